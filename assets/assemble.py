@@ -1,0 +1,110 @@
+"""The assembly op: one request through the same engine as every other surface, with its budget shown in the run."""
+
+# Annotations are not postponed in this module: Dagster reads the classes of context and config from them.
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from ctx_pipeline.assets.metadata import markdown_table
+from ctx_pipeline.resources import ContextProjectResource
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ctx_pipeline.contracts import ContextPack, ContextRequest
+
+
+class AssembleConfig(dg.Config):
+    """One request, as JSON."""
+
+    request: dict[str, Any] = Field(
+        description=(
+            'A ContextRequest, for example {"task": {"text": "why did revenue fall?"}, "identity": '
+            '{"principal": "ana", "tenant": "acme"}}. It is kept in the run storage with the run. Without an identity, the one of ctx.toml.'
+        )
+    )
+    at: str | None = Field(
+        default=None, description="The clock, an ISO time with its offset. Empty: now. The same clock repeats a call."
+    )
+
+
+@dg.op(
+    out=dg.Out(dict, io_manager_key="pack_memory", description="The ContextPack as JSON; it stays in this process."),
+    description=(
+        "Assembles one context pack with the engine that serves agents, and keeps its snapshot. Read the pack later "
+        "with `ctx replay <snapshot_id>`."
+    ),
+)
+def assemble_context(
+    context: dg.OpExecutionContext, config: AssembleConfig, project: ContextProjectResource
+) -> dict[str, Any]:
+    """Assemble one pack."""
+    with project.open() as opened:
+        pack = opened.assemble(_request(config.request), at=_clock(config.at), durable=True)
+    context.add_output_metadata(_metadata(pack))
+    return pack.model_dump(mode="json")
+
+
+@dg.job(
+    description="Assembles one context pack from a request in the run configuration.",
+    executor_def=dg.in_process_executor,
+    tags={"ctx/kind": "assemble"},
+)
+def assemble_context_job() -> None:
+    """Assemble one pack."""
+    assemble_context()
+
+
+def _request(raw: dict[str, Any]) -> "ContextRequest":
+    from pydantic import ValidationError
+
+    from ctx_pipeline.contracts import ContextRequest
+    from ctx_pipeline.errors import InvalidRequest
+
+    try:
+        return ContextRequest.model_validate(raw)
+    except ValidationError as invalid:
+        first = invalid.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise InvalidRequest(
+            f"the request is not valid: {first['msg']}",
+            where=".".join(("request", *(str(part) for part in first["loc"]))),
+            fix="see the JSON Schema of ContextRequest",
+        ) from None
+
+
+def _clock(text: str | None) -> "datetime | None":
+    from datetime import datetime
+
+    from ctx_pipeline.errors import InvalidRequest
+
+    if text is None or not text.strip():
+        return None
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidRequest(
+            "the clock is not an ISO time", where="at", fix="for example 2026-01-31T00:00:00Z", code="invalid_time"
+        ) from None
+
+
+def _metadata(pack: "ContextPack") -> dict[str, Any]:
+    budget = pack.budget
+    rows = [(section.section, section.planned, section.used) for section in budget.sections]
+    return {
+        "snapshot_id": pack.snapshot_id,
+        "hash": pack.hash,
+        "items": len(pack.items),
+        "capabilities": len(pack.capabilities),
+        "conflicts": len(pack.conflicts),
+        "total_tokens": pack.total_tokens,
+        "usable_tokens": budget.usable,
+        "index_version": pack.index_version,
+        "policy_version": pack.policy_version,
+        "denied": dg.MetadataValue.json(pack.denied),
+        "budget": dg.MetadataValue.md(markdown_table(("section", "planned tokens", "used tokens"), rows)),
+        "warnings": dg.MetadataValue.md(
+            markdown_table(("code", "item"), [(warning.code, warning.item_id) for warning in pack.warnings])
+        ),
+    }

@@ -1,0 +1,131 @@
+"""One asset per `[[sources]]` entry: reading it brings the store up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ctx_pipeline.assets.metadata import (
+    SAMPLE_ROWS,
+    errors_table,
+    files_table,
+    freshness_policy,
+    owner_of,
+    stays_fresh,
+)
+from ctx_pipeline.resources import BuildSession
+
+if TYPE_CHECKING:
+    from ctx_pipeline.config import ProjectConfig, SourceConfig
+    from ctx_pipeline.contracts import SourceReport
+    from ctx_pipeline.pipeline import Pipeline
+
+GROUP = "sources"
+STORE_POOL = "ctx_store"
+"""Assets that append to the item store; the store takes one writer at a time."""
+CHECK = "every_file_loaded"
+
+
+def source_key(name: str) -> dg.AssetKey:
+    """Return the asset key of a source."""
+    return dg.AssetKey([GROUP, name])
+
+
+def source_assets(config: ProjectConfig) -> list[dg.AssetsDefinition]:
+    """Return one asset per source, in the order of `ctx.toml`."""
+    return [_source_asset(source) for source in config.sources]
+
+
+def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
+    key = source_key(source.name)
+
+    @dg.asset(
+        key=key,
+        group_name=GROUP,
+        kinds={source.kind.value, "lancedb"},
+        owners=owner_of(source.owner),
+        description=_description(source),
+        freshness_policy=None if source.freshness is None else freshness_policy(source.freshness),
+        automation_condition=stays_fresh(bootstrap=True),
+        check_specs=[
+            dg.AssetCheckSpec(CHECK, asset=key, description="Every file of the source was read without an error.")
+        ],
+        pool=STORE_POOL,
+        tags={"ctx/when_to_load": source.when_to_load.value} if source.when_to_load else None,
+    )
+    def read_source(session: dg.ResourceParam[BuildSession]) -> dg.MaterializeResult:
+        with session.step(key.to_user_string()) as pipeline:
+            report = pipeline.refresh_source(source.name)
+            session.sources.append(report)
+            observed = pipeline.ledger.sources()[source.name]
+            sample = _sample(pipeline, source.name)
+        if report.errors:
+            message = f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
+            dg.AssetExecutionContext.get().log.warning(message)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(observed.fingerprint),
+            metadata=_metadata(report, sample),
+            check_results=[_check(report)],
+        )
+
+    return read_source
+
+
+def _description(source: SourceConfig) -> str:
+    place = f"`{source.path}`" if source.path else "its configured address"
+    window = (
+        "No freshness window is set."
+        if source.freshness is None
+        else f"It is stale {_hours(source.freshness.fail.total_seconds())} after it was last read."
+    )
+    return (
+        f"Reads the source `{source.name}` (kind `{source.kind.value}`) from {place} and appends every new item version "
+        f"to the item store. What the source no longer has is retired at once, for every reader. A file that cannot "
+        f"be read is reported and the others are loaded. {window}"
+    )
+
+
+def _hours(seconds: float) -> str:
+    if seconds % 86_400 == 0:
+        return f"{seconds / 86_400:.0f} d"
+    return f"{seconds / 3_600:g} h" if seconds >= 3_600 else f"{seconds / 60:g} min"
+
+
+def _metadata(report: SourceReport, sample: list[str]) -> dict[str, Any]:
+    failed = sum(1 for file in report.files if file.status.value == "failed")
+    return {
+        "dagster/row_count": report.items,
+        "added": report.added,
+        "reused": report.reused,
+        "retired": report.retired,
+        "files": len(report.files),
+        "failed_files": failed,
+        "errors": len(report.errors),
+        "file_table": dg.MetadataValue.md(files_table(report.files)),
+        **({"error_table": dg.MetadataValue.md(errors_table(report.errors))} if report.errors else {}),
+        "sample_ids": dg.MetadataValue.json(sample),
+    }
+
+
+def _check(report: SourceReport) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name=CHECK,
+        passed=not report.errors,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"errors": len(report.errors)},
+    )
+
+
+def _sample(pipeline: Pipeline, name: str) -> list[str]:
+    """Return ids of up to five of the source's newest item versions."""
+    import pyarrow.compute as pc
+
+    keys = pipeline.store.scan_keys()
+    keys = keys.filter(pc.equal(keys.column("source"), name)).sort_by([("seq", "descending")]).slice(0, SAMPLE_ROWS)
+    return [
+        f"{item_id}@{version}"
+        for item_id, version in zip(
+            keys.column("item_id").to_pylist(), keys.column("version").to_pylist(), strict=True
+        )
+    ]

@@ -1,0 +1,159 @@
+"""Time one assembly, stage by stage, beside a straight-line floor that does the same work over the same columns.
+
+Run: `python -m bench.assemble [--items 10000 100000] [--calls 200]`. Query embedding is not timed: vectors are seeded.
+The floor is one function without contracts, policies, traces' reasons or checks: mask, exact dot product, BM25, score,
+greedy fill, render, hash, and the same record handed to the same ledger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from bench.synthetic import make_artifact, query_texts, query_vectors
+from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Rendition, Task
+from ctx_pipeline.engine import Call, Engine
+from ctx_pipeline.index.reader import ServingIndex, ServingView
+from ctx_pipeline.ledger import Ledger, SnapshotRecord
+from ctx_pipeline.profiles import model_profile
+from ctx_pipeline.security.visibility import micros
+
+AT = datetime(2026, 11, 30, tzinfo=UTC)
+BUDGET = 8_000
+LIMIT = 64
+GROUPS = ("g1", "g2")
+
+
+def floor(view: ServingView, ledger: Ledger, tenant: str, text: str, vector: np.ndarray, number: int) -> int:
+    """Do the work of one assembly in the straightest line; return the tokens used."""
+    reader, state = view.reader, view.state
+    at = micros(AT)
+    first, last = reader.tenants[tenant]
+    allowed = np.array(
+        [label.tenant == tenant and (("*" in label.groups) or bool(set(GROUPS) & set(label.groups))) for label in view.labels]
+    )
+    mask = (
+        allowed[state.scope[first:last]]
+        & (state.valid_from[first:last] <= at)
+        & (state.valid_until[first:last] > at)
+        & (state.superseded_at[first:last] > at)
+        & (state.state[first:last] == 0)
+    )
+    rows = np.flatnonzero(mask) + first
+    scores = reader.vectors[rows] @ vector
+    top = np.argpartition(scores, -LIMIT)[-LIMIT:]
+    dense = dict(zip(rows[top].tolist(), scores[top].tolist(), strict=True))
+    hits = reader.lexical.search(
+        text, tenant=reader.tenant_numbers[tenant], scopes=np.flatnonzero(allowed).tolist(), current=True, limit=LIMIT
+    )
+    words = {row: score for row, score in zip(*hits, strict=True) if mask[row - first]}
+    best = max(words.values(), default=1.0)
+    fused = {row: 0.5 * dense.get(row, 0.0) + 0.5 * words.get(row, 0.0) / best for row in dense | words}
+    tokens = reader.tokens["o200k_base"]
+    used, parts, shown = 0, [f"<section>\n{text}\n"], []
+    for row in sorted(fused, key=lambda row: (-fused[row], row)):
+        cost = int(tokens[row][0])
+        if used + cost <= BUDGET:
+            used += cost
+            parts.append(reader.block(row, Rendition.FULL))
+            shown.append((reader.text("item_id", row), reader.text("version", row), "full", True))
+    whole = "".join(parts)
+    digest = hashlib.sha256(whole.encode()).hexdigest()
+    record = SnapshotRecord(
+        snapshot_id=f"floor_{tenant}_{number}", tenant=tenant, principal="p", created_at=AT, run_id="r", turn_id="t",
+        hash=digest, snapshot_json=json.dumps({"items": shown}), pack_json=json.dumps({"text": digest}),
+        trace_json=json.dumps(sorted(fused.items())), request_json="{}", status="committed",
+        blobs={hashlib.sha256(part.encode()).hexdigest(): part for part in parts}, items=tuple(shown),
+    )  # fmt: skip
+    ledger.submit_snapshot(lambda: record, snapshot_id=record.snapshot_id)
+    return used
+
+
+def run(count: int, calls: int, *, open_share: float) -> list[dict[str, object]]:
+    """Measure both tenants at one size; return one row per tenant."""
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        started = time.process_time()
+        make_artifact(home, count, open_share=open_share)
+        built = time.process_time() - started
+        with Ledger.open(home / "ledger.db") as ledger:
+            index = ServingIndex(home, overlay_sequence=ledger.overlay_sequence, overlay_since=ledger.overlay_since)
+            for tenant in ("tenth", "half"):
+                rows.append({"items": count, "build_cpu_s": round(built, 1), **measure(index, ledger, tenant, calls)})
+    return rows
+
+
+def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dict[str, object]:
+    """Time `calls` assemblies and floors of one tenant, interleaved."""
+    texts, vectors = query_texts(calls), query_vectors(calls)
+    lookup = {text: vector for text, vector in zip(texts, vectors, strict=True)}
+    engine = Engine(lookup.__getitem__)
+    identity = Identity(principal="p", tenant=tenant, groups=GROUPS)
+    profile, policy = model_profile("gpt-5"), ContextPolicy(candidate_limit=LIMIT)
+    wall: list[float] = []
+    cpu: list[float] = []
+    floors: list[float] = []
+    floor_cpu: list[float] = []
+    stages: dict[str, list[float]] = {}
+    items: list[int] = []
+    for number in range(-20, calls):
+        text, vector = texts[number % calls], vectors[number % calls]
+        seconds: dict[str, float] = {}
+        request = ContextRequest(
+            task=Task(text=text), token_budget=BUDGET, run_id=f"{tenant}{number}", identity=identity
+        )
+        call = Call(request=request, identity=identity, profile=profile, policy=policy, at=AT, refreshed={})
+        engine.query_vector(text)
+        c0, t0 = time.thread_time(), time.perf_counter()
+        result = engine.assemble(call, index.view(), seconds=seconds)
+        ledger.submit_snapshot(result.record, snapshot_id=result.pack.snapshot_id)
+        t1, c1 = time.perf_counter(), time.thread_time()
+        floor(index.view(), ledger, tenant, text, vector, number)
+        t2, c2 = time.perf_counter(), time.thread_time()
+        ledger.flush()
+        if number >= 0:
+            wall.append(t1 - t0)
+            cpu.append(c1 - c0)
+            floors.append(t2 - t1)
+            floor_cpu.append(c2 - c1)
+            items.append(len(result.pack.items))
+            for stage, taken in seconds.items():
+                stages.setdefault(stage, []).append(taken)
+    return {
+        "tenant": tenant,
+        "p50_ms": _ms(wall, 50), "p99_ms": _ms(wall, 99), "cpu_p50_ms": _ms(cpu, 50),
+        "floor_p50_ms": _ms(floors, 50), "floor_p99_ms": _ms(floors, 99), "floor_cpu_p50_ms": _ms(floor_cpu, 50),
+        "ratio": round(statistics.median(wall) / statistics.median(floors), 2),
+        "items": statistics.median(items),
+        "stages_p50_ms": {stage: _ms(taken, 50) for stage, taken in stages.items()},
+        "stages_p99_ms": {stage: _ms(taken, 99) for stage, taken in stages.items()},
+    }  # fmt: skip
+
+
+def _ms(values: list[float], percentile: int) -> float:
+    return round(float(np.percentile(values, percentile)) * 1_000, 3)
+
+
+def main() -> None:
+    """Run the benchmark and print one JSON line per size and tenant."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--open-share", type=float, default=0.15, help="share of items the whole tenant may see")
+    arguments = parser.parse_args()
+    for count in arguments.items:
+        for row in run(count, arguments.calls, open_share=arguments.open_share):
+            print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()

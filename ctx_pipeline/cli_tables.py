@@ -1,0 +1,357 @@
+"""How everything but a pack looks to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ctx_pipeline.cli_views import Block, Column, Grid, Words, cell, number, short, way_in, why_in
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from ctx_pipeline.config import SettingRow
+    from ctx_pipeline.contracts import (
+        BuildReport,
+        ContextDecisionTrace,
+        ContextSnapshot,
+        DiffEntry,
+        FileError,
+        LifecycleEvent,
+        SnapshotDiff,
+    )
+    from ctx_pipeline.doctor import Diagnosis
+    from ctx_pipeline.inspection import ItemRow, Probe
+    from ctx_pipeline.status import ProjectStatus
+
+Hint = Callable[..., str]
+
+SHOWN_ERRORS = 50
+"""Errors of files that a build names on screen; `--json` has them all."""
+
+
+def moment(value: datetime | None) -> str:
+    """Return a time as tables show it: UTC, to the second."""
+    return "never" if value is None else f"{value:%Y-%m-%d %H:%M:%SZ}"
+
+
+def made_view(home: Path, files: Sequence[Path], hint: Hint) -> list[Block]:
+    """Return what `init` wrote."""
+    names = "\n".join(f"  {path.relative_to(home).as_posix()}" for path in files)
+    return [
+        Words(f"Created a context project in {home}\n{names}"),
+        Words(f"Next\n  {hint('build')}\n  {hint('assemble', 'what does GMV mean?')}"),
+    ]
+
+
+def demo_view(home: Path, snapshots: Mapping[str, str], hint: Hint) -> list[Block]:
+    """Return what to try after the demo."""
+    english, chinese = snapshots["en"], snapshots["zh"]
+    lines = [
+        (hint("replay", english), "the very text the model sees"),
+        (hint("explain", chinese), "why each candidate is in or out"),
+        (hint("diff", english, chinese), "what one question brings in and the other does not"),
+        (hint("items", "--kind", "metric"), "the metric definitions you can see"),
+        (hint("assemble", "why did GMV fall in October?", "--budget", "2000"), "your own question, on a small budget"),
+        (hint("status"), "how fresh each source is"),
+    ]
+    width = max(len(line) for line, _ in lines)
+    text = "\n".join(f"  {line.ljust(width)}  # {words}" for line, words in lines)
+    return [Words(f"The demo project is in {home}"), Words(f"What to try next\n{text}")]
+
+
+def build_view(report: BuildReport, hint: Hint) -> list[Block]:
+    """Return what a build did, source by source, and every file it could not load."""
+    columns = (
+        Column("source", style="cyan"),
+        Column("kind"),
+        *(Column(name, right=True) for name in ("items", "added", "reused", "retired", "files", "errors")),
+    )
+    rows = [
+        (
+            source.name,
+            source.kind,
+            *map(
+                number,
+                (source.items, source.added, source.reused, source.retired, len(source.files), len(source.errors)),
+            ),
+        )
+        for source in report.sources
+    ]
+    blocks: list[Block] = [Grid("Sources", columns, rows)] if rows else []
+    if report.errors:
+        lines = [
+            f"  {_place(error)} {error.code.value}: {cell(error.message)}" for error in report.errors[:SHOWN_ERRORS]
+        ]
+        more = len(report.errors) - SHOWN_ERRORS
+        tail = [f"  and {more} more: {hint('build', '--json')}"] if more > 0 else []
+        blocks.append(
+            Words("\n".join([f"Not loaded: {len(report.errors)}; everything else is", *lines, *tail]), "yellow")
+        )
+    artifact = "nothing published" if report.artifact is None else f"artifact {report.artifact}"
+    blocks.append(
+        Words(
+            f"{number(report.items)} live items, {number(report.embedded)} embedded, {number(report.reused)} reused, "
+            f"{number(report.retired)} retired in {report.seconds:.1f} s\n{artifact}"
+        )
+    )
+    return blocks
+
+
+def _place(error: FileError) -> str:
+    return cell(error.path) if error.line is None else f"{cell(error.path)}:{error.line}"
+
+
+def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
+    """Return how fresh a project is."""
+    head = f"Project {status.home}"
+    if status.artifact is None:
+        head += f"\nNothing built yet: run `{hint('build')}`"
+    else:
+        head += f"\nArtifact {status.artifact}, embedder {status.embedder}, overlay {status.overlay_sequence}"
+    if not status.sources:
+        return [Words(head), Words("No sources yet: add a [[sources]] table to ctx.toml")]
+    rows = [
+        (
+            source.name,
+            source.kind,
+            source.state,
+            moment(source.refreshed_at),
+            number(source.items),
+            number(source.failed_files),
+            number(source.errors),
+        )
+        for source in status.sources
+    ]
+    columns = (
+        Column("source", style="cyan"),
+        Column("kind"),
+        Column("state"),
+        Column("refreshed"),
+        *(Column(name, right=True) for name in ("items", "failed files", "errors")),
+    )
+    return [Words(head), Grid("Sources", columns, rows)]
+
+
+def explain_view(snapshot_id: str, traces: Sequence[ContextDecisionTrace], hint: Hint) -> list[Block]:
+    """Return every candidate of a call: what went in, then what stayed out."""
+    chosen = [trace for trace in traces if trace.selected]
+    out = [trace for trace in traces if not trace.selected]
+    head = f"Snapshot {snapshot_id}: {len(traces)} candidates, {len(chosen)} in, {len(out)} out"
+    left = (
+        Column("item"),
+        Column("version", style="dim"),
+        Column("kind"),
+        Column("found by"),
+        Column("score", right=True),
+        Column("authority", right=True),
+        Column("tokens", right=True),
+    )
+    inside = [(*_candidate(trace), trace.rendition.value if trace.rendition else "", why_in(trace)) for trace in chosen]
+    outside = [(*_candidate(trace), str(trace.excluded_reason), way_in(trace)) for trace in out]
+    blocks: list[Block] = [Words(head), Grid("In", (*left, Column("shown"), Column("why in")), inside)]
+    if out:
+        columns = (*left, Column("reason", style="yellow"), Column("what would let it in"))
+        blocks.append(Grid("Out", columns, outside))
+    if traces:
+        blocks.append(
+            Words(f"Next\n  {hint('why', snapshot_id, (out or chosen)[0].item_id)}\n  {hint('replay', snapshot_id)}")
+        )
+    return blocks
+
+
+def _candidate(trace: ContextDecisionTrace) -> tuple[str, ...]:
+    found = ", ".join(trace.discovered_by)
+    return (
+        trace.item_id,
+        short(trace.version),
+        trace.kind,
+        found,
+        f"{trace.score:.3f}",
+        str(trace.authority),
+        number(trace.token_cost),
+    )
+
+
+def why_view(traces: Sequence[ContextDecisionTrace]) -> list[Block]:
+    """Return every trace of one item in full."""
+    blocks: list[Block] = []
+    for trace in traces:
+        failed = [step.rule for step in trace.filters if not step.passed]
+        facts = [
+            ("decision", "in" if trace.selected else "out"),
+            ("reason", why_in(trace) if trace.selected else str(trace.excluded_reason)),
+            ("what would let it in", "" if trace.selected else way_in(trace)),
+            ("title", trace.title),
+            ("kind", trace.kind),
+            ("found by", ", ".join(trace.discovered_by)),
+            ("brought in by", trace.parent_item_id or ""),
+            ("visibility", "passed every rule" if not failed else f"failed {', '.join(failed)}"),
+            ("score", f"{trace.score:.4f}"),
+            ("authority", str(trace.authority)),
+            ("freshness", f"{trace.freshness:.2f}"),
+            ("tokens", number(trace.token_cost)),
+            ("shown", trace.rendition.value if trace.rendition else ""),
+            *((f"feature {name}", f"{value:.4f}") for name, value in sorted(trace.features.items())),
+        ]
+        rows = [fact for fact in facts if fact[1]]
+        blocks.append(Grid(f"{trace.item_id} @ {trace.version}", (Column("fact", style="cyan"), Column("value")), rows))
+    return blocks
+
+
+def probes_view(probes: Sequence[Probe], hint: Hint) -> list[Block]:
+    """Return what the visibility rules say of each version of an item."""
+    rows = [
+        (probe.item_id, probe.version, "visible" if probe.visible else "hidden", str(probe.code or ""))
+        for probe in probes
+    ]
+    columns = (Column("item"), Column("version"), Column("to you"), Column("reason", style="yellow"))
+    words = (
+        "You may see it; whether it goes into a pack is decided per request"
+        if any(p.visible for p in probes)
+        else "No version is visible to you now"
+    )
+    return [
+        Grid("", columns, rows),
+        Words(f"{words}\n  {hint('items', 'history', probes[0].item_id)}" if probes else words),
+    ]
+
+
+def diff_view(diff: SnapshotDiff) -> list[Block]:
+    """Return what changed between two snapshots, each with its reason."""
+    kinds = (
+        ("entered", diff.entered),
+        ("left", diff.left),
+        ("rendition changed", diff.rendition_changed),
+        ("moved", diff.moved),
+    )
+    head = Words(f"From {diff.a}\nto   {diff.b}")
+    rows = [
+        (kind, entry.item_id, short(entry.version), _step(entry), entry.reason)
+        for kind, entries in kinds
+        for entry in entries
+    ]
+    if not rows:
+        return [head, Words("Nothing changed")]
+    columns = (
+        Column("change", style="cyan"),
+        Column("item"),
+        Column("version", style="dim"),
+        Column("from, to"),
+        Column("reason"),
+    )
+    return [head, Grid("", columns, rows)]
+
+
+def _step(entry: DiffEntry) -> str:
+    if entry.before is None:
+        return entry.after or ""
+    return f"{entry.before} -> {entry.after or 'out'}"
+
+
+def items_view(rows: Sequence[ItemRow], limit: int, hint: Hint) -> list[Block]:
+    """Return the items that an identity can see."""
+    if not rows:
+        built, hidden = hint("status"), hint("why-not", "ITEM")
+        return [Words(f"No items that you can see\n  {built}  # what has been built\n  {hidden}  # why one is hidden")]
+    columns = (
+        Column("item"),
+        Column("version", style="dim"),
+        Column("kind", style="cyan"),
+        Column("source"),
+        Column("authority", right=True),
+        Column("trust"),
+        Column("tokens", right=True),
+        Column("title"),
+    )
+    lines = [
+        (
+            row.item_id,
+            short(row.version),
+            row.kind,
+            row.source,
+            str(row.authority),
+            row.trust,
+            number(row.tokens),
+            row.title,
+        )
+        for row in rows
+    ]
+    blocks: list[Block] = [Grid("", columns, lines)]
+    if len(rows) == limit:
+        blocks.append(Words(f"The first {limit}; raise --limit, or narrow with --kind and --source"))
+    return blocks
+
+
+def history_view(events: Sequence[LifecycleEvent]) -> list[Block]:
+    """Return the life of an item in order."""
+    if not events:
+        return [Words("Nothing has happened to it yet")]
+    columns = (
+        Column("when"),
+        Column("version", style="dim"),
+        Column("from"),
+        Column("to", style="cyan"),
+        Column("reason"),
+        Column("by"),
+        Column("snapshot"),
+    )
+    rows = [
+        (
+            moment(event.at),
+            short(event.version),
+            str(event.from_state or ""),
+            event.to_state.value,
+            event.reason,
+            event.actor,
+            event.snapshot_id or "",
+        )
+        for event in events
+    ]
+    return [Grid("", columns, rows)]
+
+
+def snapshots_view(snapshots: Sequence[ContextSnapshot], hint: Hint) -> list[Block]:
+    """Return the latest snapshots, newest first."""
+    if not snapshots:
+        return [Words(f"No snapshots yet\n  {hint('assemble', 'what does GMV mean?')}")]
+    columns = (
+        Column("snapshot"),
+        Column("clock"),
+        Column("model"),
+        Column("run"),
+        Column("turn"),
+        Column("items", right=True),
+        Column("tokens", right=True),
+    )
+    rows = [
+        (
+            kept.snapshot_id,
+            moment(kept.clock),
+            kept.model_id,
+            kept.run_id,
+            kept.turn_id,
+            number(len(kept.items)),
+            number(kept.total_tokens),
+        )
+        for kept in snapshots
+    ]
+    return [Grid("Your latest snapshots", columns, rows), Words(f"Next\n  {hint('explain', snapshots[0].snapshot_id)}")]
+
+
+def config_view(rows: Sequence[SettingRow], *, origin: bool) -> list[Block]:
+    """Return the settings in force."""
+    columns = (Column("key", style="cyan"), Column("value"), *((Column("origin", style="dim"),) if origin else ()))
+    return [Grid("", columns, [tuple(row) if origin else (row.key, row.value) for row in rows])]
+
+
+def doctor_view(diagnosis: Diagnosis) -> list[Block]:
+    """Return every check with its fix."""
+    rows = [(check.state, check.name, check.message, check.fix) for check in diagnosis.checks]
+    counts = {state: sum(check.state == state for check in diagnosis.checks) for state in ("ok", "warn", "fail")}
+    words = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return [
+        Grid("", (Column("state"), Column("check", style="cyan"), Column("finding"), Column("fix")), rows),
+        Words(words),
+    ]

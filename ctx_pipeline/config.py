@@ -1,0 +1,413 @@
+"""The settings of a context project: `ctx.toml`, `CTX_*` variables and flags as one frozen model."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from ctx_pipeline.contracts import ContextPolicy, Identity, ModelProfile, Sensitivity, SourceKind, Trust, WhenToLoad
+from ctx_pipeline.contracts.base import Text
+from ctx_pipeline.contracts.policy import DEFAULT_SHARES
+from ctx_pipeline.errors import ConfigError, InvalidRequest
+from ctx_pipeline.settings_layers import (
+    Layer,
+    Problem,
+    dotted,
+    nearest,
+    problems_of,
+    raise_problems,
+    read_environ,
+    read_flags,
+    read_toml,
+)
+
+CONFIG_NAME = "ctx.toml"
+
+DEFAULT_AUTHORITY: dict[SourceKind, int] = {
+    SourceKind.SEMANTIC_REGISTRY: 100,
+    SourceKind.GLOSSARY: 95,
+    SourceKind.INSTRUCTIONS: 95,
+    SourceKind.SCHEMA_METADATA: 90,
+    SourceKind.SQL: 90,
+    SourceKind.TOOLS: 80,
+    SourceKind.SKILLS: 70,
+    SourceKind.MEMORIES: 40,
+    SourceKind.DOCUMENTS: 60,
+    SourceKind.ARTIFACTS: 60,
+    SourceKind.CODE: 60,
+    SourceKind.GIT: 60,
+    SourceKind.SESSION_HISTORY: 30,
+    SourceKind.WEB: 20,
+}
+"""The authority ladder: registry 100 > database metadata 90 > verified memory 70 > documents 60 > unverified memory 40
+> session history 30 > web 20. A memory with `last_verified_at` is lifted to `VERIFIED_MEMORY_AUTHORITY`."""
+
+VERIFIED_MEMORY_AUTHORITY = 70
+
+DEFAULT_MODEL = "gpt-5"
+DEFAULT_ENCODINGS = ("o200k_base", "cl100k_base")
+DEFAULT_ARTIFACTS_KEPT = 5
+MIN_FRESHNESS = timedelta(seconds=60)
+"""Dagster refuses shorter freshness windows."""
+MAX_FRESHNESS = timedelta(days=36_500)
+
+_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Section(BaseModel):
+    """A table of `ctx.toml`: frozen, unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+Name = Annotated[Text, Field(min_length=1, max_length=512)]
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("should be a duration such as '90m', '24h' or '7d'")
+    seconds = timedelta(**{_UNITS[match.group(2)]: 1}).total_seconds() * int(match.group(1))
+    if not MIN_FRESHNESS.total_seconds() <= seconds <= MAX_FRESHNESS.total_seconds():
+        raise ValueError("should be a duration from 60s to 36500d")
+    return timedelta(seconds=seconds)
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+
+class Freshness(Section):
+    """How old a source may get: `freshness = "24h"` is the fail window, warn at three quarters of it."""
+
+    fail: Duration
+    warn: Duration
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = {"fail": value}
+        if isinstance(value, dict) and "warn" not in value and "fail" in value:
+            window = cast("dict[str, Any]", value)
+            fail = _duration(window["fail"])
+            if fail * 3 / 4 < MIN_FRESHNESS:
+                raise ValueError("warns at three quarters, which should be 60s or more: write at least '80s'")
+            return {**window, "fail": fail, "warn": fail * 3 / 4}
+        return cast("Any", value)
+
+    @model_validator(mode="after")
+    def _warn_first(self) -> Freshness:
+        if self.warn >= self.fail:
+            raise ValueError("warn should be shorter than fail")
+        return self
+
+
+class SourceConfig(Section):
+    """One `[[sources]]` entry."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$")]
+    kind: SourceKind
+    path: Annotated[str, Field(min_length=1)] | None = None
+    """File, folder or glob, relative to `ctx.toml`."""
+    url: Annotated[str | None, Field(min_length=1, repr=False)] = None
+    """Shown without its password and query."""
+    authority: Annotated[int, Field(ge=0, le=100)] | None = None
+    trust: Trust | None = None
+    sensitivity: Sensitivity | None = Sensitivity.INTERNAL
+    tenant: Name | None = None
+    """None: the project's tenant."""
+    groups: tuple[Name, ...] = ("*",)
+    principals: tuple[Name, ...] = ()
+    environment: Name | None = None
+    task_types: tuple[Name, ...] = ()
+    agent_visibility: tuple[Name, ...] = ()
+    freshness: Freshness | None = None
+    when_to_load: WhenToLoad | None = None
+    owner: Name | None = None
+    """Team or person who answers for the source; shown in the asset graph."""
+    max_file_bytes: Annotated[int, Field(ge=1)] = 32 * 1024 * 1024
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> SourceConfig:
+        if self.path is None and self.url is None and self.kind is not SourceKind.SESSION_HISTORY:
+            raise ValueError("a source needs a path, or a url where its kind reads one")
+        return self
+
+
+class ProjectSection(Section):
+    """`[project]`: what this project is."""
+
+    name: Name = "context"
+    tenant: Name | None = None
+    """Scope of a source that names none. None: such a source is visible to nobody."""
+    default_model: Name = DEFAULT_MODEL
+
+
+class IdentitySection(Section):
+    """`[identity]`: who the command line is, unless flags say otherwise."""
+
+    principal: Name
+    tenant: Name | None = None
+    """None: the project's tenant."""
+    groups: tuple[Name, ...] = ()
+    clearance: Sensitivity = Sensitivity.INTERNAL
+    environment: Name | None = None
+    purpose: Name | None = None
+
+
+class EmbedderSection(Section):
+    """`[embedder]`: what turns text into vectors."""
+
+    model: Name = "default"
+    """`default`, or any sentence-transformers name or path."""
+
+
+class EngineSection(Section):
+    """`[engine]`: what the build prepares for the engine."""
+
+    encodings: Annotated[tuple[Name, ...], Field(min_length=1)] = DEFAULT_ENCODINGS
+    """tiktoken vocabularies that token counts are stored for."""
+
+
+class LedgerSection(Section):
+    """`[ledger]`: where snapshots, traces and events are kept."""
+
+    url: SecretStr | None = None
+    """SQLAlchemy URL. None: SQLite in `.ctx/state/`."""
+
+
+class ArtifactSection(Section):
+    """`[artifact]`: the serving artifacts."""
+
+    keep: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_ARTIFACTS_KEPT
+    """How many published artifacts stay for readers and rollback."""
+
+
+class PolicySection(ContextPolicy):
+    """`[policy]`: fields of the context policy that differ from the default, or from the file at `path`."""
+
+    path: Annotated[str, Field(min_length=1)] | None = None
+    """TOML file of policy fields, relative to `ctx.toml`; keys given here win over it."""
+
+
+class ProjectConfig(Section):
+    """Everything `ctx.toml` may say."""
+
+    project: ProjectSection = ProjectSection()
+    identity: IdentitySection | None = None
+    embedder: EmbedderSection = EmbedderSection()
+    sources: tuple[SourceConfig, ...] = ()
+    policy: PolicySection = PolicySection()
+    engine: EngineSection = EngineSection()
+    ledger: LedgerSection = LedgerSection()
+    artifact: ArtifactSection = ArtifactSection()
+    models: tuple[ModelProfile, ...] = ()
+
+    def identity_contract(self) -> Identity | None:
+        """Return who the command line is; None when `[identity]` is absent."""
+        if self.identity is None:
+            return None
+        tenant = self.identity.tenant or self.project.tenant
+        if tenant is None:
+            return None
+        return Identity.model_validate({**self.identity.model_dump(), "tenant": tenant})
+
+    def policy_contract(self) -> ContextPolicy:
+        """Return the policy that packs are made by."""
+        return ContextPolicy.model_validate(self.policy.model_dump(exclude={"path"}))
+
+
+class SettingRow(NamedTuple):
+    """One setting as it is shown."""
+
+    key: str
+    value: str
+    """Secrets are shown as `****`."""
+    origin: str
+    """`default`, `ctx.toml:LINE`, `env CTX_...` or `flag`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """A checked configuration, the folder it belongs to, and where each setting came from."""
+
+    config: ProjectConfig
+    home: Path
+    _layer: Layer
+
+    def rows(self) -> list[SettingRow]:
+        """Return every setting in the order of `ProjectConfig`; empty keys of sources and models are left out."""
+        return [
+            SettingRow(dotted(path, self._layer.values), _shown(value), self._origin(path))
+            for path, value in _settings(self.config)
+        ]
+
+    def origin(self, key: str) -> str:
+        """Return where a setting came from, for example `ctx.toml:4` for `sources.handbook.path`.
+
+        Raises:
+            ConfigError: no such setting (`unknown_key`).
+        """
+        rows = {row.key: row.origin for row in self.rows()}
+        if key not in rows:
+            near = nearest(key, list(rows))
+            raise ConfigError(f"unknown key {key!r}", fix=f"did you mean {near!r}?" if near else "", code="unknown_key")
+        return rows[key]
+
+    def _origin(self, path: tuple[str | int, ...]) -> str:
+        origins = self._layer.origins
+        inside = (origin for key, origin in origins.items() if key[: len(path)] == path)
+        return origins.get(path) or next(inside, "default")
+
+
+def _settings(config: BaseModel, prefix: tuple[str | int, ...] = ()) -> list[tuple[tuple[str | int, ...], Any]]:
+    found: list[tuple[tuple[str | int, ...], Any]] = []
+    for key in type(config).model_fields:
+        value: Any = getattr(config, key)
+        path = (*prefix, key)
+        if key == "schema_version" or (value is None and any(isinstance(part, int) for part in prefix)):
+            continue
+        if key in ("sources", "models") and not prefix:
+            for index, entry in enumerate(cast("tuple[BaseModel, ...]", value)):
+                found += _settings(entry, (*path, index))
+        elif isinstance(value, BaseModel) and not isinstance(value, Freshness):
+            found += _settings(value, path)
+        else:
+            found.append((path, value))
+    return found
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case Freshness():
+            return f"warn {_seconds(value.warn)}, fail {_seconds(value.fail)}"
+        case tuple():
+            return ", ".join(_shown(entry) for entry in cast("tuple[Any, ...]", value)) or "none"
+        case dict():
+            return ", ".join(f"{key} {_shown(entry)}" for key, entry in cast("dict[str, Any]", value).items())
+        case SecretStr():
+            return "****"
+        case str():
+            return mask_url(str(value))
+        case _:
+            return str(value)
+
+
+def _seconds(value: timedelta) -> str:
+    return f"{round(value.total_seconds())}s"
+
+
+def mask_url(value: str) -> str:
+    """Return text with the user part and the query of a URL in it replaced by `****`."""
+    masked = re.sub(r"(\w://)[^/?#]*@", r"\1****@", value)
+    return re.sub(r"(\w://[^?#]*[?#]).*", r"\1****", masked, flags=re.DOTALL)
+
+
+def find_home(explicit: str | None) -> Path:
+    """Return the project's folder: `--home`, else `CTX_HOME`, else the nearest parent with `ctx.toml`, else here."""
+    named = explicit or os.environ.get("CTX_HOME")
+    if named:
+        return Path(named).expanduser().resolve()
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / CONFIG_NAME).is_file()), here)
+
+
+def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) -> LoadedConfig:
+    """Read and check the settings of the project in `home`: flags over `CTX_*` variables over `ctx.toml` over defaults.
+
+    `overrides` are flags by dotted key (`{"project.default_model": "gpt-4o"}`); None means that a flag was not given.
+
+    Raises:
+        ConfigError: there is no `ctx.toml` (`no_project`), it cannot be read (`unreadable_config`, `invalid_toml`), or
+            a key is unknown or its value is not accepted (`unknown_key`, `invalid_value`, `duplicate_source`,
+            `duplicate_model`, `unknown_model`); `where` names the file and line, the variable or the flag.
+    """
+    home = home.expanduser().resolve()
+    path = home / CONFIG_NAME
+    if not path.is_file():
+        raise ConfigError(
+            f"there is no {CONFIG_NAME} in this folder",
+            where=str(home),
+            fix=f"ctx init {shlex.quote(str(home))}",
+            code="no_project",
+        )
+    layer = read_toml(path, label=CONFIG_NAME)
+    layer = read_environ(ProjectConfig).over(layer)
+    layer = _with_policy_file(read_flags(overrides).over(layer), home)
+    try:
+        config = ProjectConfig.model_validate(layer.values)
+    except ValidationError as invalid:
+        problems = problems_of(invalid, ProjectConfig, layer)
+        raise_problems(problems)
+        raise
+    raise_problems([*_duplicates(config, layer), *_contradictions(config, layer)])
+    return LoadedConfig(config, home, layer)
+
+
+def _with_policy_file(layer: Layer, home: Path) -> Layer:
+    policy = layer.values.get("policy")
+    if not isinstance(policy, dict):
+        return layer
+    named = cast("dict[str, Any]", policy).get("path")
+    if isinstance(named, str) and named:
+        layer = layer.over(read_toml(home / named, label=named, under=("policy",)))
+    shares = layer.values["policy"].get("shares")
+    # Shares that are not named keep their default; a misspelt one must not pass as a new section.
+    return layer.over(Layer({"policy": {"shares": dict(DEFAULT_SHARES)}})) if isinstance(shares, dict) else layer
+
+
+def _duplicates(config: ProjectConfig, layer: Layer) -> list[Problem]:
+    found: list[Problem] = []
+    for table, key, names in (
+        ("sources", "name", [source.name for source in config.sources]),
+        ("models", "model_id", [model.model_id for model in config.models]),
+    ):
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                first = layer.origin((table, names.index(name), key))
+                where = layer.origin((table, index, key)) or table
+                code = f"duplicate_{table.removesuffix('s')}"
+                found.append(Problem(where, f"{key} {name!r} is taken", f"rename it; the other is at {first}", code))
+    return found
+
+
+def _contradictions(config: ProjectConfig, layer: Layer) -> list[Problem]:
+    from ctx_pipeline.profiles import model_profile
+
+    found: list[Problem] = []
+    if config.identity and not (config.identity.tenant or config.project.tenant):
+        where = layer.origin(("identity",)) or CONFIG_NAME
+        found.append(Problem(where, "'identity.tenant' is missing and the project has none", "add tenant"))
+    for section in sorted(set(config.policy.shares) - set(DEFAULT_SHARES)):
+        where = layer.origin(("policy", "shares", section)) or CONFIG_NAME
+        near = nearest(section, list(DEFAULT_SHARES))
+        fix = f"did you mean {near!r}?" if near else f"sections: {', '.join(DEFAULT_SHARES)}"
+        found.append(Problem(where, f"unknown key 'policy.shares.{section}'", fix, "unknown_key"))
+    try:
+        profiles = [model_profile(config.project.default_model, config.models), *config.models]
+    except InvalidRequest as unknown:
+        where = layer.origin(("project", "default_model")) or "default"
+        return [*found, Problem(where, unknown.message, unknown.fix, unknown.stable_code)]
+    for profile in profiles:
+        if profile.encoding not in config.engine.encodings:
+            where = layer.origin(("engine", "encodings")) or CONFIG_NAME
+            message = (
+                f"model {profile.model_id!r} counts with {profile.encoding!r}, which 'engine.encodings' leaves out"
+            )
+            found.append(Problem(where, message, f"add {profile.encoding!r}"))
+    return found

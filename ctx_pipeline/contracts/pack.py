@@ -1,0 +1,149 @@
+"""What one model call sees."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, Text
+from ctx_pipeline.contracts.codes import Rendition, Zone
+from ctx_pipeline.contracts.render import render
+
+Tokens = Annotated[int, Field(ge=0)]
+
+
+class PackItem(Contract):
+    """One item as it is shown."""
+
+    item_id: str
+    version: str
+    kind: str
+    title: str
+    rendition: Rendition
+    tokens: Tokens
+    """Exact tokens of `text`."""
+    text: str
+    """The whole block, delimiters included."""
+
+
+class PackSection(Contract):
+    """Blocks of one role, in order."""
+
+    name: str
+    role: str
+    zone: Zone
+    heading: str
+    """The line that opens the section; its tokens count."""
+    heading_tokens: Tokens
+    items: tuple[PackItem, ...]
+
+
+class Capability(Contract):
+    """A tool the model may see. Seeing a tool never grants it."""
+
+    item_id: str
+    version: str
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    tokens: Tokens
+    risk_level: str
+    schema_hash: str
+
+
+class ConflictSide(Contract):
+    """One claim of a conflict."""
+
+    item_id: str
+    version: str
+    authority: int
+    title: str
+
+
+class ConflictRecord(Contract):
+    """Two or more items that say different things about one subject."""
+
+    subject: str
+    winner: ConflictSide | None
+    """None: it could not be resolved."""
+    losers: tuple[ConflictSide, ...]
+    reason: str
+    needs_confirmation: bool = False
+    question: str | None = None
+
+
+class PackWarning(Contract):
+    """Something the caller should know; the pack is still valid."""
+
+    code: str
+    message: str
+    item_id: str | None = None
+
+
+class SectionBudget(Contract):
+    """Tokens planned and used for one section."""
+
+    section: str
+    planned: Tokens
+    used: Tokens
+
+
+class BudgetReport(Contract):
+    """How the window was divided, in tokens."""
+
+    hard_limit: Tokens
+    usable: Tokens
+    soft_target: Tokens
+    output_reserve: Tokens
+    headroom: Tokens
+    sections: tuple[SectionBudget, ...]
+
+
+class PrefixInfo(Contract):
+    """The part of the text that stays the same from call to call."""
+
+    hash: str
+    stable_tokens: Tokens
+    dynamic_tokens: Tokens
+    cache_break: str | None = None
+
+
+class ContextPack(Contract):
+    """A budgeted, permitted, conflict-resolved context for one model call."""
+
+    schema_version: str = SCHEMA_VERSION
+    pack_id: str
+    snapshot_id: str
+    sections: tuple[PackSection, ...]
+    capabilities: tuple[Capability, ...]
+    conflicts: tuple[ConflictRecord, ...]
+    warnings: tuple[PackWarning, ...]
+    budget: BudgetReport
+    total_tokens: Tokens
+    """Tokens of `render("text")` plus those of the visible tool schemas."""
+    prefix: PrefixInfo
+    policy_version: str
+    ranking_version: str
+    compaction_version: str
+    index_version: str
+    overlay_sequence: int
+    tokenizer: str
+    denied: dict[str, int]
+    """How many index rows of the tenant each permission rule removed."""
+    tool_context: Annotated[dict[str, Any], Field(exclude=True, repr=False)] = {}
+    hash: str
+    """SHA-256 over rendered text, item versions and renditions, tool hashes and policy version."""
+
+    def render(self, format: str = "text") -> Any:
+        """Return the pack as `text` (str) or as a provider's messages.
+
+        Raises:
+            InvalidRequest: the format is unknown.
+        """
+        return render(self, format)
+
+    @property
+    def items(self) -> tuple[PackItem, ...]:
+        """Every item shown, in order."""
+        return tuple(item for section in self.sections for item in section.items)

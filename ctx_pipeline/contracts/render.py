@@ -1,0 +1,74 @@
+"""A pack in the forms that providers take. Pure: the same pack gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ctx_pipeline.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from ctx_pipeline.contracts.pack import Capability, ContextPack, PackSection
+
+SECTION_FOOTER = "</section>\n"
+FORMATS = ("text", "openai_chat", "openai_responses", "anthropic", "langchain")
+
+
+def sections_text(sections: Sequence[PackSection]) -> str:
+    """Return the text a model sees."""
+    parts: list[str] = []
+    for section in sections:
+        parts.append(section.heading)
+        parts.extend(item.text for item in section.items)
+        parts.append(SECTION_FOOTER)
+    return "".join(parts)
+
+
+def render(pack: ContextPack, format: str) -> Any:
+    """Return a pack in a provider's form; pure and deterministic.
+
+    Raises:
+        InvalidRequest: the format is unknown.
+    """
+    if format == "text":
+        return sections_text(pack.sections)
+    if format not in FORMATS:
+        raise InvalidRequest(
+            f"unknown format {format!r}", where="render", fix=f"use one of {', '.join(FORMATS)}", code="unknown_format"
+        )
+    system = sections_text([s for s in pack.sections if s.role == "system"])
+    user = sections_text([s for s in pack.sections if s.role != "system"])
+    match format:
+        case "openai_chat":
+            return {"messages": _messages(system, user, "role"), "tools": [_openai_tool(t) for t in pack.capabilities]}
+        case "openai_responses":
+            return {
+                "instructions": system,
+                "input": [{"role": "user", "content": [{"type": "input_text", "text": user}]}],
+                "tools": [{"type": "function", **_function(tool)} for tool in pack.capabilities],
+            }
+        case "anthropic":
+            return {
+                "system": [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}] if system else [],
+                "messages": [{"role": "user", "content": [{"type": "text", "text": user}]}],
+                "tools": [
+                    {"name": t.name, "description": t.description, "input_schema": t.input_schema}
+                    for t in pack.capabilities
+                ],
+            }
+        case _:
+            return _messages(system, user, "type")
+
+
+def _messages(system: str, user: str, key: str) -> list[dict[str, Any]]:
+    names = {"role": ("system", "user"), "type": ("system", "human")}[key]
+    texts = ((names[0], system), (names[1], user))
+    return [{key: name, "content": text} for name, text in texts if text]
+
+
+def _function(tool: Capability) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+
+
+def _openai_tool(tool: Capability) -> dict[str, Any]:
+    return {"type": "function", "function": _function(tool)}

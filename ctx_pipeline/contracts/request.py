@@ -1,0 +1,88 @@
+"""What a caller asks for: one model call of one agent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, Text, UtcDatetime
+from ctx_pipeline.contracts.codes import Sensitivity
+from ctx_pipeline.contracts.profile import ModelProfile
+
+Name = Annotated[Text, Field(min_length=1, max_length=512)]
+
+
+class Identity(Contract):
+    """Who asks. It comes from the caller's credential, never from an agent's request body."""
+
+    principal: Name
+    tenant: Name
+    groups: tuple[Text, ...] = ()
+    clearance: Sensitivity = Sensitivity.INTERNAL
+    environment: Text | None = None
+    purpose: Text | None = None
+
+
+class Task(Contract):
+    """What the agent is to do now."""
+
+    type: Text = "general"
+    text: Text
+    constraints: tuple[Text, ...] = ()
+    goal: Text | None = None
+    todo: tuple[Text, ...] = ()
+
+
+class Message(Contract):
+    """One message of the conversation so far, oldest first."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: Text = ""
+    name: Text | None = None
+    tool_call_id: Text | None = None
+    tool_calls: tuple[dict[str, Any], ...] = ()
+
+
+class Observation(Contract):
+    """One result of a tool or of the environment."""
+
+    observation_id: Name
+    content: Text
+    tool: Text | None = None
+    phase: Text | None = None
+    observed_at: UtcDatetime | None = None
+    is_error: bool = False
+
+
+class ContextRequest(Contract):
+    """One request for a pack."""
+
+    schema_version: str = SCHEMA_VERSION
+    run_id: Name = "run"
+    turn_id: Name = "turn"
+    session_id: Name | None = None
+    agent_id: Name = "agent"
+    agent_role: Text | None = None
+    task: Task
+    phase: Text = "default"
+    model_profile: Text | ModelProfile | None = None
+    """A profile's name, or the profile itself; None: the project's default model."""
+    token_budget: Annotated[int, Field(ge=1)] | None = None
+    """Most tokens that `render("text")` plus visible tool schemas may take."""
+    identity: Identity | None = None
+    state: dict[str, Any] = {}
+    """Facts of the run that the Runtime owns: rendered, never kept as items."""
+    tool_context: dict[str, Any] = Field(default={}, repr=False)
+    """Execution-only values (connections, trace ids): carried beside the pack, never rendered, stored or hashed."""
+    response_format: dict[str, Any] | None = None
+    cost_budget: Annotated[float, Field(ge=0)] | None = None
+    deadline_ms: Annotated[int, Field(ge=1)] | None = None
+    required_types: tuple[Text, ...] = ()
+    messages: tuple[Message, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    tools: tuple[dict[str, Any], ...] | None = None
+    """Tools offered by the caller; None: the project's catalogue."""
+    as_of: UtcDatetime | None = None
+    """Valid time: which version of the world. None: the clock."""
+    risk: Literal["low", "medium", "high"] = "low"

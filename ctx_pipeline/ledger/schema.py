@@ -1,0 +1,118 @@
+"""The tables as this release reads and writes them. `migrations.py` makes them; a test holds the two together."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Integer, MetaData, Table, Text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
+
+METADATA = MetaData()
+
+
+def _key(name: str) -> Column[str]:
+    return Column(name, Text, primary_key=True)
+
+
+def _text(name: str, *, nullable: bool = False) -> Column[str]:
+    return Column(name, Text, nullable=nullable)
+
+
+def _int(name: str, *, key: bool = False, nullable: bool = False) -> Column[int]:
+    return Column(name, BigInteger, primary_key=key, nullable=nullable, autoincrement=False)
+
+
+META = Table("meta", METADATA, Column("schema_version", Integer, nullable=False))
+
+COUNTERS = Table(
+    "counters",
+    METADATA,
+    _int("id", key=True),
+    _int("sequence"),
+    _int("overlay_sequence"),
+    _int("source_revision"),
+    _int("blob_revision"),
+)
+"""One row. A number is drawn inside the transaction that uses it, so order of numbers is order of commits."""
+
+EVENTS = Table(
+    "events",
+    METADATA,
+    _int("sequence", key=True),
+    *(_text(name) for name in ("tenant", "item_id", "version")),
+    _text("from_state", nullable=True),
+    _text("to_state"),
+    _text("reason"),
+    _int("at"),
+    _text("actor"),
+    _text("snapshot_id", nullable=True),
+    _text("schema_version"),
+)
+
+OVERLAY = Table(
+    "overlay",
+    METADATA,
+    _int("sequence", key=True),
+    *(_text(name) for name in ("code", "tenant", "item_id")),
+    *(_text(name, nullable=True) for name in ("version", "principal", "group_name")),
+    _int("effective_at"),
+    _int("recorded_at"),
+    _text("actor"),
+    _text("reason"),
+)
+
+SOURCES = Table(
+    "sources",
+    METADATA,
+    _key("name"),
+    _text("kind"),
+    _int("observed_at"),
+    _int("succeeded_at", nullable=True),
+    _text("fingerprint"),
+    _text("status"),
+    _int("items"),
+    _text("errors_json"),
+    _text("files_json"),
+)
+
+BLOBS = Table("blobs", METADATA, _key("hash"), _text("text"))
+
+SNAPSHOTS = Table(
+    "snapshots",
+    METADATA,
+    _int("sequence", key=True),
+    *(_text(name) for name in ("snapshot_id", "tenant", "principal")),
+    _int("created_at"),
+    *(_text(name) for name in ("run_id", "turn_id")),
+    _text("session_id", nullable=True),
+    *(_text(name) for name in ("hash", "snapshot_json")),
+    _text("pack_json", nullable=True),
+    *(_text(name) for name in ("trace_json", "request_json", "status")),
+)
+
+SNAPSHOT_ITEMS = Table(
+    "snapshot_items",
+    METADATA,
+    _key("tenant"),
+    _key("item_id"),
+    _int("snapshot_sequence", key=True),
+    _key("version"),
+    _text("rendition", nullable=True),
+    Column("selected", Boolean, nullable=False),
+)
+
+USED = Table("used", METADATA, _key("tenant"), _key("item_id"), _int("snapshot_sequence", key=True), _int("used_at"))
+
+USAGE = Table(
+    "usage",
+    METADATA,
+    _int("snapshot_sequence", key=True),
+    _key("digest"),
+    _int("sequence"),
+    _int("reported_at"),
+    _text("usage_json"),
+)
+
+
+def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Return an insert that has `on_conflict_do_nothing` and `on_conflict_do_update` on this database."""
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)

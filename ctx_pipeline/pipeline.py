@@ -1,0 +1,352 @@
+"""The library halves of the asset graph: read a source, then the stages' batch halves, then publish.
+
+Every method can be called alone, in any process, in the order of the graph; each writes one part that serving reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ctx_pipeline.config import LedgerSection, SourceConfig, load_config
+from ctx_pipeline.contracts import SourceKind, SourceReport, WhenToLoad
+from ctx_pipeline.errors import NotFound, Unavailable
+from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer, write_table
+from ctx_pipeline.index.catalogue import Row, read_rows, tenant_slices
+from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
+from ctx_pipeline.security.visibility import NEVER, micros
+from ctx_pipeline.stages.blocks import RENDITION_VERSION
+from ctx_pipeline.stages.rank import SourceFacts
+from ctx_pipeline.text import canonical_json, short_hash
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ctx_pipeline.index.embedder import Embedder
+    from ctx_pipeline.index.store import Store
+    from ctx_pipeline.ledger import Ledger
+
+LOADED_ALWAYS = frozenset({SourceKind.INSTRUCTIONS})
+"""Kinds that go into every pack unless `when_to_load` says otherwise."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many are done, and how many there are."""
+
+
+def ignore_progress(step: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
+def default_when_to_load(kind: SourceKind) -> WhenToLoad:
+    """Return when a kind of source loads where `ctx.toml` does not say."""
+    return WhenToLoad.ALWAYS if kind in LOADED_ALWAYS else WhenToLoad.ON_MATCH
+
+
+def utc_now() -> datetime:
+    """Return the wall clock."""
+    return datetime.now(UTC)
+
+
+def state_folder(home: Path) -> Path:
+    """Return where a project's durable record lies."""
+    return home / ".ctx" / "state"
+
+
+def open_ledger(home: Path, settings: LedgerSection) -> Ledger:
+    """Open a project's ledger."""
+    from ctx_pipeline.ledger import Ledger
+
+    if settings.url is not None:
+        return Ledger.open(settings.url.get_secret_value())
+    state_folder(home).mkdir(parents=True, exist_ok=True)
+    return Ledger.open(state_folder(home) / "ledger.db")
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage asset shows of its part."""
+
+    rows: int
+    data_version: str
+    facts: dict[str, Any]
+    sample: tuple[dict[str, Any], ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+    """Name and type of each column written."""
+
+
+class Pipeline:
+    """Builds one project. Cheap to open; close it to release the ledger."""
+
+    def __init__(
+        self, home: Path, *, progress: Progress = ignore_progress, clock: Callable[[], datetime] = utc_now
+    ) -> None:
+        self.home = home.resolve()
+        self.loaded = load_config(self.home)
+        self.config = self.loaded.config
+        self.layout = Layout(self.home)
+        self.progress = progress
+        self.clock = clock
+        self.embedded = 0
+        """Texts embedded by this object."""
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The project's ledger."""
+        return open_ledger(self.home, self.config.ledger)
+
+    @cached_property
+    def store(self) -> Store:
+        """The project's item store."""
+        from ctx_pipeline.index.store import Store
+
+        return Store.of_project(self.home)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The project's embedder."""
+        from ctx_pipeline.index.embedder import load_embedder
+
+        return load_embedder(self.config.embedder.model)
+
+    def close(self) -> None:
+        """Release the ledger."""
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def source(self, name: str) -> SourceConfig:
+        """Return a configured source.
+
+        Raises:
+            NotFound: `ctx.toml` has none of that name.
+        """
+        for source in self.config.sources:
+            if source.name == name:
+                return source
+        raise NotFound(f"no source {name!r}", where="ctx.toml", fix="add a [[sources]] entry with this name")
+
+    def refresh_source(self, name: str) -> SourceReport:
+        """Read a source and store what changed."""
+        from ctx_pipeline.ingest import fingerprint, refresh
+        from ctx_pipeline.ledger import SourceObservation
+        from ctx_pipeline.sources import read_source
+
+        source = self.source(name)
+        now = self.clock()
+        batch = read_source(source, self.home, tenant=self.config.project.tenant)
+        report = refresh(source, batch, self.store, self.ledger, now)
+        self.ledger.record_source(
+            SourceObservation(
+                name=name,
+                kind=source.kind.value,
+                observed_at=now,
+                fingerprint=fingerprint(batch),
+                status="failed" if report.errors and not batch.items else "ok",
+                items=len(batch.items),
+                errors=report.errors,
+                files=report.files,
+            )
+        )
+        return report
+
+    def source_facts(self) -> list[SourceFacts]:
+        """Return what the stages know of each source, in the order of `ctx.toml`."""
+        return [
+            SourceFacts(
+                name=source.name,
+                kind=source.kind.value,
+                when_to_load=source.when_to_load or default_when_to_load(source.kind),
+                warn_after=NEVER if source.freshness is None else _micros(source.freshness.warn.total_seconds()),
+                fail_after=NEVER if source.freshness is None else _micros(source.freshness.fail.total_seconds()),
+            )
+            for source in self.config.sources
+        ]
+
+    def generation(self) -> Generation:
+        """Return what a build started now would be made from."""
+        settings = {
+            "sources": [
+                [fact.name, fact.kind, fact.when_to_load.value, fact.warn_after, fact.fail_after]
+                for fact in self.source_facts()
+            ],
+            "encodings": list(self.config.engine.encodings),
+            "rendition": RENDITION_VERSION,
+        }
+        return Generation(
+            store_sequence=self.store.max_seq(),
+            overlay_sequence=self.ledger.overlay_sequence(),
+            embedder=self.embedder.name,
+            dim=self.embedder.dim,
+            settings=short_hash(canonical_json(settings), 16),
+        )
+
+    def published_generation(self) -> Generation | None:
+        """Return what the published artifact is made from; None when nothing is published."""
+        pointer = read_pointer(self.layout)
+        return None if pointer is None else Generation(**pointer["generation"])
+
+    def discovered_items(self) -> StageResult:
+        """Write identities, dependencies and vectors; embed what has not been embedded before."""
+        from ctx_pipeline.index.embedder import embedding_text
+        from ctx_pipeline.index.store import ensure_embeddings
+        from ctx_pipeline.stages import discover
+
+        build = self._inputs()
+        texts = {row.embed_hash: embedding_text(row.item) for row in build.rows}
+        model = self.embedder
+        embedded = ensure_embeddings(
+            self.store, model, texts, progress=self._embedding
+        )
+        self.embedded += embedded
+        if not build.has("discovered", "vectors"):
+            build.staging.write("discovered", discover.batch(build.rows))
+            vectors = self.store.get_vectors(model.name, [row.embed_hash for row in build.rows])
+            build.staging.write("vectors", discover.vector_table(vectors.reshape(len(build.rows), model.dim)))
+        return build.result("discovered", {"embedded": embedded, "embedder": model.name})
+
+    def filtered_items(self) -> StageResult:
+        """Write the visibility labels and times of every row, and the lexical index under these labels."""
+        from ctx_pipeline.stages import filter as filter_stage
+
+        build = self._inputs()
+        if not build.has("filtered") or not build.staging.lexical_directory().exists():
+            table = filter_stage.batch(build.rows, build.patches, build.staging.lexical_directory())
+            build.staging.write("filtered", table)
+        return build.result("filtered", {})
+
+    def ranked_items(self) -> StageResult:
+        """Write the ranking features that no request changes."""
+        from ctx_pipeline.stages import rank
+
+        build = self._inputs()
+        if not build.has("ranked"):
+            build.staging.write("ranked", rank.batch(build.rows, self.source_facts()))
+        return build.result("ranked", {})
+
+    def transformed_items(self) -> StageResult:
+        """Write every rendition of every row."""
+        from ctx_pipeline.stages import transform
+
+        build = self._inputs()
+        if not build.has("transformed"):
+            build.staging.write("transformed", transform.batch(build.rows))
+        return build.result("transformed", {})
+
+    def budgeted_items(self) -> StageResult:
+        """Write the exact token counts of every rendition."""
+        from ctx_pipeline.stages import budget
+        from ctx_pipeline.tokens import count_many
+
+        build = self._inputs()
+        if not build.has("budgeted"):
+            blocks = build.staging.read("transformed")
+            build.staging.write("budgeted", budget.batch(blocks, self.config.engine.encodings, count_many))
+        return build.result("budgeted", {"encodings": list(self.config.engine.encodings)})
+
+    def assembled_items(self) -> StageResult:
+        """Publish the parts as the serving artifact."""
+        from ctx_pipeline.stages import assemble
+
+        build = self._inputs()
+        facts = {
+            "tenants": {tenant: list(span) for tenant, span in tenant_slices(build.rows).items()},
+            "sources": [
+                {"name": fact.name, "kind": fact.kind, "warn_after": fact.warn_after, "fail_after": fact.fail_after}
+                for fact in self.source_facts()
+            ],
+            "encodings": list(self.config.engine.encodings),
+            "rows": len(build.rows),
+        }
+        content_hash = assemble.batch(build.staging, facts, keep=self.config.artifact.keep)
+        live = live_rows(build.staging.read("filtered"), micros(self.clock()))
+        return StageResult(len(build.rows), content_hash, {"artifact": content_hash, "live": live})
+
+    def context_snapshots(self) -> StageResult:
+        """Roll the stored snapshots up into how often each item was shown, for `ctx items`."""
+        from ctx_pipeline.stages import snapshot
+
+        table = snapshot.batch(snapshot.ExposureRow(*row) for row in self.ledger.exposures())
+        digest = write_table(self.layout.derived / snapshot.EXPOSURE_FILE, table)
+        return StageResult(table.num_rows, digest, {})
+
+    def _embedding(self, done: int, total: int) -> None:
+        self.progress("embedding", done, total)
+
+    def _inputs(self) -> _Build:
+        generation = self.generation()
+        key = (str(self.home), generation.name)
+        if _CACHE.get("key") != key:
+            patches = fold(self.ledger.overlay_since(0))
+            names = {source.name for source in self.config.sources}
+            stored = _of_sources(self.store.scan(), names, generation.store_sequence)
+            _CACHE.update(key=key, rows=read_rows(stored, forgotten=forgotten_keys(patches)), patches=patches)
+        return _Build(_CACHE["rows"], _CACHE["patches"], Staging(self.layout, generation))
+
+
+_CACHE: dict[str, Any] = {}
+"""The rows of the last generation read in this process: in one process the stages share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    rows: Sequence[Row]
+    patches: dict[tuple[str, str, str | None], Patch]
+    staging: Staging
+
+    def has(self, *parts: str) -> bool:
+        return all(self.staging.digest(part) is not None for part in parts)
+
+    def result(self, part: str, facts: dict[str, Any]) -> StageResult:
+        digest = self.staging.digest(part)
+        if digest is None:
+            raise Unavailable(
+                f"part {part!r} was not written", where="build", fix="run `ctx build`", code="stage_missing"
+            )
+        table = self.staging.read(part)
+        sample = tuple(table.slice(0, 5).to_pylist()) if part != "vectors" else ()
+        columns = tuple((field.name, str(field.type)) for field in table.schema)
+        return StageResult(table.num_rows, digest, facts, sample, columns)
+
+
+def live_rows(filtered: pa.Table, now: int) -> int:
+    """Return how many rows are valid at `now` (microseconds): not superseded, retired, expired or set aside."""
+    import pyarrow.compute as pc
+
+    rules = (
+        pc.less_equal(filtered.column("valid_from"), now),
+        pc.greater(filtered.column("valid_until"), now),
+        pc.greater(filtered.column("superseded_at"), now),
+        pc.equal(filtered.column("retired_at"), NEVER),
+        pc.equal(filtered.column("state"), 0),
+    )
+    alive = rules[0]
+    for rule in rules[1:]:
+        alive = pc.and_(alive, rule)
+    return int(pc.sum(alive).as_py() or 0)
+
+
+def _of_sources(stored: pa.Table, names: set[str], last: int) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pc.and_(
+        pc.is_in(stored.column("source"), value_set=pa.array(sorted(names), stored.column("source").type)),
+        pc.less_equal(stored.column("seq"), last),
+    )
+    return stored.filter(wanted)
+
+
+def _micros(seconds: float) -> int:
+    return int(seconds * 1_000_000)

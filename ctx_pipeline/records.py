@@ -1,0 +1,231 @@
+"""Read snapshots back: explain, replay, diff. Rights are those of today; neither clock rewinds them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctx_pipeline.contracts import (
+    ContextDecisionTrace,
+    ContextPack,
+    ContextSnapshot,
+    DiffEntry,
+    Exclusion,
+    Identity,
+    PackItem,
+    SnapshotDiff,
+)
+from ctx_pipeline.errors import Corrupt, InvalidRequest, NotFound, NotPermitted
+from ctx_pipeline.index.reader import ServingIndex, ServingView
+from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of, micros
+from ctx_pipeline.stages import assemble, snapshot
+from ctx_pipeline.stages.discover import REQUEST_SOURCE
+
+if TYPE_CHECKING:
+    from ctx_pipeline.ledger import Ledger, SnapshotRecord
+
+
+class SnapshotReader:
+    """Reads what calls saw, for those who made them."""
+
+    def __init__(self, ledger: Ledger, index: ServingIndex) -> None:
+        self._ledger = ledger
+        self._index = index
+
+    def own(self, snapshot_id: str, identity: Identity) -> SnapshotRecord:
+        """Return a snapshot of this very principal.
+
+        Raises:
+            NotFound: there is none; somebody else's answers the same.
+        """
+        record = self._ledger.snapshot(snapshot_id)
+        if record is None or record.tenant != identity.tenant or record.principal != identity.principal:
+            raise NotFound(
+                "no such snapshot for this identity",
+                where=f"snapshot {snapshot_id[:80]!r}",
+                fix="pass the --tenant and --principal that assembled it",
+            )
+        return record
+
+    def latest(self, identity: Identity, limit: int) -> tuple[ContextSnapshot, ...]:
+        """Return this principal's latest snapshots, newest first."""
+        records = self._ledger.snapshots(identity.tenant, identity.principal, limit)
+        return tuple(ContextSnapshot.model_validate_json(record.snapshot_json) for record in records)
+
+    def explain(self, snapshot_id: str, identity: Identity) -> tuple[ContextDecisionTrace, ...]:
+        """Return the traces of a call, without what this identity may no longer know of."""
+        record = self.own(snapshot_id, identity)
+        rows: list[dict[str, Any]] = json.loads(record.trace_json)
+        named = [(row["item_id"], row["version"]) for row in rows]
+        codes = _codes_now(named, self._index.view(), _viewer(record, identity))
+        return tuple(
+            snapshot.trace_of(row) for row in rows if codes[(row["item_id"], row["version"])] not in UNNAMED_CODES
+        )
+
+    def why(self, snapshot_id: str, item_id: str, identity: Identity) -> tuple[ContextDecisionTrace, ...]:
+        """Return the traces of one item in a call."""
+        found = tuple(trace for trace in self.explain(snapshot_id, identity) if trace.item_id == item_id)
+        if not found:
+            raise NotFound(
+                "that item was no candidate of this call, for this identity",
+                where=f"item {item_id[:200]!r}",
+                fix=f"probe it on its own: ctx why-not {item_id[:200]!r}",
+                code="not_discovered",
+            )
+        return found
+
+    def replay(self, snapshot_id: str, identity: Identity) -> ContextPack:
+        """Rebuild a pack and check its hash."""
+        record = self.own(snapshot_id, identity)
+        if record.pack_json is None:
+            raise InvalidRequest(
+                "this call was refused by a preflight check, so there is no pack",
+                where=f"snapshot {snapshot_id!r}",
+                fix=f"read its trace: ctx explain {snapshot_id}",
+                code="no_pack",
+            )
+        self._check_rights(record, identity)
+        blobs = self._ledger.get_blobs(snapshot.blob_hashes(record.pack_json))
+        pack = snapshot.unfold_pack(record.pack_json, blobs)
+        if assemble.pack_hash(pack.sections, pack.capabilities, pack.policy_version) != pack.hash:
+            raise Corrupt(
+                "the rebuilt pack does not have the hash it was stored with",
+                where=f"snapshot {snapshot_id!r}",
+                fix="run `ctx doctor`; restore .ctx/state from a backup",
+            )
+        return pack
+
+    def _check_rights(self, record: SnapshotRecord, identity: Identity) -> None:
+        kept = ContextSnapshot.model_validate_json(record.snapshot_json)
+        shown = [(item.item_id, item.version) for item in kept.items]
+        codes = set(_codes_now(shown, self._index.view(), _viewer(record, identity)).values())
+        if Exclusion.FORGOTTEN in codes:
+            raise NotFound(
+                "content of this snapshot was erased",
+                where=f"snapshot {record.snapshot_id!r}",
+                fix="assemble the request again",
+                code="erased",
+            )
+        if codes & UNNAMED_CODES:
+            raise NotPermitted(
+                "this identity may no longer see everything in this snapshot",
+                where=f"snapshot {record.snapshot_id!r}",
+                fix="assemble the request again with today's rights",
+            )
+
+    def diff(self, a: str, b: str, identity: Identity) -> SnapshotDiff:
+        """Compare two snapshots by item."""
+        before, after = self.replay(a, identity), self.replay(b, identity)
+        reasons_a = {trace.item_id: trace for trace in self.explain(a, identity) if trace.item_id}
+        traces_b = self.explain(b, identity)
+        old, new = _by_id(before), _by_id(after)
+        places_a, places_b = snapshot.places(before.sections), snapshot.places(after.sections)
+        both = [item_id for item_id in old if item_id in new]
+        entered = [
+            _entered(new[item_id], old.get(item_id), reasons_a.get(item_id))
+            for item_id in new
+            if _is_new(old, new, item_id)
+        ]
+        left = [
+            DiffEntry(
+                item_id=item_id,
+                version=old[item_id].version,
+                reason=_why_left(old[item_id], new.get(item_id), traces_b),
+            )
+            for item_id in old
+            if _is_new(new, old, item_id)
+        ]
+        changed = [
+            DiffEntry(
+                item_id=item_id,
+                version=new[item_id].version,
+                reason="budget or score gave it another rendition",
+                before=old[item_id].rendition.value,
+                after=new[item_id].rendition.value,
+            )
+            for item_id in both
+            if old[item_id].version == new[item_id].version and old[item_id].rendition != new[item_id].rendition
+        ]
+        moved = [
+            DiffEntry(
+                item_id=item_id,
+                version=new[item_id].version,
+                reason="its score changed against the others",
+                before=places_a[item_id],
+                after=places_b[item_id],
+            )
+            for item_id in _reordered(both, places_a, places_b)
+        ]
+        return SnapshotDiff(
+            a=a, b=b, entered=tuple(entered), left=tuple(left), rendition_changed=tuple(changed), moved=tuple(moved)
+        )
+
+
+def _viewer(record: SnapshotRecord, identity: Identity) -> Viewer:
+    """Return today's identity in the role and for the task of the call."""
+    request: dict[str, Any] = json.loads(record.request_json)
+    return Viewer.of(identity, task_type=request["task"]["type"], agent_role=request["agent_role"])
+
+
+def _codes_now(
+    shown: list[tuple[str, str]], view: ServingView, viewer: Viewer
+) -> dict[tuple[str, str], Exclusion | None]:
+    """Return what the predicate says today of indexed item versions.
+
+    What came with the request belongs to the caller. A version that the index no longer has was forgotten.
+    """
+    clock = Clock(at=micros(datetime.now(UTC)))
+    codes: dict[tuple[str, str], Exclusion | None] = {}
+    rows: list[int] = []
+    keys: list[tuple[str, str]] = []
+    for item_id, version in shown:
+        if item_id.partition(":")[2].startswith(f"{REQUEST_SOURCE}/"):
+            codes[(item_id, version)] = None
+            continue
+        row = next(
+            (r for r in view.reader.find(viewer.tenant, item_id) if view.reader.text("version", r) == version), None
+        )
+        if row is None:
+            codes[(item_id, version)] = Exclusion.FORGOTTEN
+        else:
+            rows.append(row)
+            keys.append((item_id, version))
+    numbers = view.codes(np.asarray(rows, np.intp), viewer, clock).tolist()
+    codes.update({key: code_of(number) for key, number in zip(keys, numbers, strict=True)})
+    return codes
+
+
+def _by_id(pack: ContextPack) -> dict[str, PackItem]:
+    return {item.item_id: item for item in pack.items}
+
+
+def _is_new(old: Mapping[str, PackItem], new: Mapping[str, PackItem], item_id: str) -> bool:
+    return item_id not in old or old[item_id].version != new[item_id].version
+
+
+def _entered(item: PackItem, old: PackItem | None, before: ContextDecisionTrace | None) -> DiffEntry:
+    if old is not None:
+        reason = f"replaces version {old.version}"
+    elif before is None:
+        reason = "was not found before"
+    else:
+        reason = f"was out before: {before.excluded_reason}"
+    return DiffEntry(item_id=item.item_id, version=item.version, reason=reason, after=item.rendition.value)
+
+
+def _why_left(old: PackItem, new: PackItem | None, traces: tuple[ContextDecisionTrace, ...]) -> str:
+    for trace in traces:
+        if trace.item_id == old.item_id and trace.version == old.version and trace.excluded_reason is not None:
+            return trace.excluded_reason.value
+    return "was not found" if new is None else f"replaced by version {new.version}"
+
+
+def _reordered(both: list[str], before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the items whose order among those that both packs show has changed."""
+    order_a = sorted(both, key=lambda item_id: before[item_id])
+    order_b = sorted(both, key=lambda item_id: after[item_id])
+    return [item_id for item_id, other in zip(order_a, order_b, strict=True) if item_id != other]

@@ -1,0 +1,1 @@
+"""Who may see what: the one visibility predicate."""

@@ -1,0 +1,98 @@
+"""The account of one reading: which file gave which items, and what was wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ctx_pipeline.contracts import ContextItem, FileCode, FileError, FileStatus, SourceFile
+from ctx_pipeline.sources.base import SourceBatch
+from ctx_pipeline.sources.files import FoundFile
+
+
+@dataclass(slots=True)
+class _Entry:
+    found: FoundFile
+    items: list[ContextItem] = field(default_factory=list[ContextItem])
+    errors: list[FileError] = field(default_factory=list[FileError])
+    reason: str | None = None
+    part: bool = False
+
+
+@dataclass(slots=True)
+class BatchBuilder:
+    """Collects items, errors and reasons by file; `build` gives the batch, files in the order they were opened."""
+
+    entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
+
+    def open(self, found: FoundFile) -> None:
+        """Account for a file even if nothing comes of it."""
+        self.entries.setdefault(found.shown, _Entry(found))
+
+    def add(self, found: FoundFile, *items: ContextItem) -> None:
+        """Record items of a file."""
+        self.open(found)
+        self.entries[found.shown].items.extend(items)
+
+    def fail(self, found: FoundFile, *errors: FileError) -> None:
+        """Record errors of a file."""
+        self.open(found)
+        self.entries[found.shown].errors.extend(errors)
+
+    def skip(self, found: FoundFile, reason: str) -> None:
+        """Record that a file is not for this adapter."""
+        self.open(found)
+        self.entries[found.shown].reason = reason
+
+    def part(self, found: FoundFile, reason: str) -> None:
+        """Record that a file was read as part of another's items."""
+        self.skip(found, reason)
+        self.entries[found.shown].part = True
+
+    def repeat(self, found: FoundFile) -> None:
+        """Record that a file says again what another record says; it counts where the file gives nothing else."""
+        if self.entries[found.shown].reason is None:
+            self.skip(found, "says only what is said elsewhere in this source")
+
+    def build(self) -> SourceBatch:
+        """Return the batch; items that nobody may see are reported once per file as `missing_scope`."""
+        entries = self.entries.values()
+        return SourceBatch(
+            items=tuple(item for entry in entries for item in entry.items),
+            errors=tuple(error for entry in entries for error in (*entry.errors, *_unscoped(entry))),
+            files=tuple(_account(entry) for entry in entries),
+        )
+
+
+def _account(entry: _Entry) -> SourceFile:
+    if entry.items or entry.part:
+        status = FileStatus.LOADED
+    elif entry.errors:
+        status = FileStatus.FAILED
+    else:
+        status = FileStatus.SKIPPED if entry.reason else FileStatus.EMPTY
+    reason = None if status is FileStatus.LOADED and not entry.part else entry.reason
+    reason = entry.errors[0].code.value if status is FileStatus.FAILED else reason
+    return SourceFile(
+        path=entry.found.shown,
+        status=status,
+        items=len(entry.items),
+        bytes=entry.found.size_bytes,
+        reason=reason,
+    )
+
+
+def _unscoped(entry: _Entry) -> tuple[FileError, ...]:
+    denied = [item for item in entry.items if _is_unscoped(item)]
+    if not denied:
+        return ()
+    message = (
+        f"{len(denied)} items lack a tenant, a sensitivity, or both principals and groups, so nobody may see them:"
+        " set them in the record, in the source or in [project]"
+    )
+    line = denied[0].provenance.locator.line_start
+    return (FileError(path=entry.found.shown, line=line, code=FileCode.MISSING_SCOPE, message=message),)
+
+
+def _is_unscoped(item: ContextItem) -> bool:
+    scope = item.scope
+    return not scope.tenant or item.sensitivity is None or not (scope.principals or scope.groups)

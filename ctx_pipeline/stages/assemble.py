@@ -1,0 +1,135 @@
+"""Assemble: the chosen items as deterministic bytes. The batch half publishes the artifact that serving reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ctx_pipeline.contracts import (
+    Capability,
+    PackItem,
+    PackSection,
+    PrefixInfo,
+)
+from ctx_pipeline.contracts.render import sections_text
+from ctx_pipeline.index.artifact import Staging, publish_artifact
+from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.sections import SECTIONS, TOOLS, SectionSpec
+from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
+
+COMPACTION_VERSION = "compact-1"
+
+
+def batch(staging: Staging, facts: Mapping[str, Any], *, keep: int) -> str:
+    """Publish what the stages before have written as one serving artifact; return its content hash."""
+    return publish_artifact(staging, facts, keep=keep)
+
+
+def heading_of(section: SectionSpec) -> str:
+    """Return the line that opens a section."""
+    return f'<section name="{section.name}" zone="{section.zone.value}">\n'
+
+
+def serve(
+    candidates: Sequence[Candidate], text_of: Callable[[Candidate], str], heading_tokens: Mapping[str, int]
+) -> tuple[PackSection, ...]:
+    """Put the selected candidates into sections, in the fixed order of authority."""
+    chosen: dict[str, list[Candidate]] = {section.name: [] for section in SECTIONS}
+    for candidate in candidates:
+        if candidate.selected and candidate.section != TOOLS:
+            chosen[candidate.section].append(candidate)
+    return tuple(
+        PackSection(
+            name=section.name,
+            role=section.role,
+            zone=section.zone,
+            heading=heading_of(section),
+            heading_tokens=heading_tokens[section.name],
+            items=tuple(_pack_item(candidate, text_of(candidate)) for candidate in _ordered(section, items)),
+        )
+        for section in SECTIONS
+        if (items := chosen[section.name])
+    )
+
+
+def _ordered(section: SectionSpec, items: list[Candidate]) -> list[Candidate]:
+    if section.stable:
+        return sorted(items, key=lambda c: (c.item_id, c.version))
+    return sorted(items, key=lambda c: (c.order, -c.score, c.item_id, c.version))
+
+
+def _pack_item(candidate: Candidate, text: str) -> PackItem:
+    assert candidate.rendition is not None, "a selected candidate has a rendition"
+    return PackItem(
+        item_id=candidate.item_id,
+        version=candidate.version,
+        kind=candidate.kind,
+        title=candidate.title,
+        rendition=candidate.rendition,
+        tokens=candidate.cost,
+        text=text,
+    )
+
+
+def capabilities(candidates: Sequence[Candidate], text_of: Callable[[Candidate], str]) -> tuple[Capability, ...]:
+    """Return the selected tools in a stable order, so that they do not break a provider's cache."""
+    tools = sorted((c for c in candidates if c.selected and c.section == TOOLS), key=lambda c: (c.item_id, c.version))
+    return tuple(_capability(tool, text_of(tool)) for tool in tools)
+
+
+def _capability(tool: Candidate, text: str) -> Capability:
+    schema: dict[str, Any] = json.loads(text)
+    annotations: dict[str, Any] = schema.get("annotations") or {}
+    return Capability(
+        item_id=tool.item_id,
+        version=tool.version,
+        name=str(schema.get("name", tool.title)),
+        description=str(schema.get("description") or ""),
+        input_schema=schema.get("input_schema") or {},
+        tokens=tool.cost,
+        risk_level=_risk_level(annotations),
+        schema_hash=short_hash(text, 16),
+    )
+
+
+def _risk_level(annotations: Mapping[str, Any]) -> str:
+    if annotations.get("destructiveHint"):
+        return "high"
+    return "low" if annotations.get("readOnlyHint") else "medium"
+
+
+def prefix_of(sections: Sequence[PackSection]) -> PrefixInfo:
+    """Return how much of the text stays the same from call to call, and its hash."""
+    stable_names = {section.name for section in SECTIONS if section.stable}
+    stable: list[PackSection] = []
+    for section in sections:
+        if section.name not in stable_names:
+            break
+        stable.append(section)
+    stable_tokens = _tokens(stable)
+    return PrefixInfo(
+        hash=sha256_hex(sections_text(stable)),
+        stable_tokens=stable_tokens,
+        dynamic_tokens=_tokens(sections) - stable_tokens,
+    )
+
+
+def _tokens(sections: Sequence[PackSection]) -> int:
+    return sum(section.heading_tokens + sum(item.tokens for item in section.items) for section in sections)
+
+
+def total_tokens(sections: Sequence[PackSection], tools: Sequence[Capability]) -> int:
+    """Return the exact tokens of the text plus those of the visible tool schemas."""
+    return _tokens(sections) + sum(tool.tokens for tool in tools)
+
+
+def pack_hash(sections: Sequence[PackSection], tools: Sequence[Capability], policy_version: str) -> str:
+    """Hash what the model sees: text, item versions and renditions, tool schemas, policy version; nothing else."""
+    content = {
+        "text": sha256_hex(sections_text(sections)),
+        "items": [f"{item.item_id}@{item.version}+{item.rendition}" for s in sections for item in s.items],
+        "tools": [tool.schema_hash for tool in tools],
+        "policy": policy_version,
+    }
+    return sha256_hex(canonical_json(content))

@@ -1,0 +1,293 @@
+"""Budget: what fits. The batch half counts tokens exactly; the serve half divides the window."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ctx_pipeline.contracts import (
+    BudgetReport,
+    ContextPolicy,
+    ContextRequest,
+    Exclusion,
+    ItemKind,
+    ModelProfile,
+    Rendition,
+    SectionBudget,
+    WhenToLoad,
+)
+from ctx_pipeline.errors import BudgetTooSmall
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.sections import SECTIONS, TOOLS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CountMany = Callable[[Sequence[str], str], list[int]]
+_OBSERVATION = ItemKind.OBSERVATION.value
+_ALWAYS = WhenToLoad.ALWAYS.value
+_PREFETCH = WhenToLoad.PREFETCH.value
+_JUST_IN_TIME = WhenToLoad.JUST_IN_TIME.value
+SHARE_OF_SECTION = {section.name: section.share for section in SECTIONS} | {TOOLS: TOOLS}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The window of one call, in tokens of the profile's encoding."""
+
+    hard_limit: int
+    usable: int
+    soft_target: int
+    output_reserve: int
+    headroom: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budgeted:
+    """Which candidates are in and in which rendition, and the report of the window."""
+
+    candidates: list[Candidate]
+    report: BudgetReport
+
+
+def batch(blocks: pa.Table, encodings: Sequence[str], count_many: CountMany, known: pa.Table | None = None) -> pa.Table:
+    """Count every rendition of every row in each encoding.
+
+    Columns: `<rendition>_<encoding>`, int32; 0 where a rendition does not exist. `known` is unused rows' counts of an
+    earlier build in the same row order, or None.
+    """
+    import pyarrow as pa
+
+    if known is not None:
+        return known
+    columns: dict[str, pa.Array] = {}
+    for rendition in Rendition:
+        texts = blocks.column(rendition.value).to_pylist()
+        present = [text for text in texts if text is not None]
+        for encoding in encodings:
+            counts = iter(count_many(present, encoding))
+            columns[f"{rendition.value}_{encoding}"] = pa.array(
+                [0 if text is None else next(counts) for text in texts], pa.int32()
+            )
+    return pa.table(columns)
+
+
+def limits_of(profile: ModelProfile, policy: ContextPolicy, token_budget: int | None) -> Limits:
+    """Divide a model's window: reserves and headroom off the hard limit; a caller's budget caps what is usable.
+
+    Tokens of models without a public tokenizer are counted with the profile's encoding and its safety factor.
+    """
+    window = profile.max_input_tokens
+    reserve = profile.output_reserve + profile.reasoning_reserve
+    if profile.context_window is not None:
+        window = min(window, profile.context_window - reserve)
+    headroom = int(window * profile.safety_headroom)
+    usable = max(0, int((window - headroom) / profile.token_safety_factor))
+    if token_budget is not None:
+        usable = min(usable, token_budget)
+    target = min(usable, profile.preferred_context_target if token_budget is None else usable)
+    return Limits(window, usable, target, reserve, headroom)
+
+
+def serve(
+    candidates: Sequence[Candidate],
+    request: ContextRequest,
+    *,
+    profile: ModelProfile,
+    policy: ContextPolicy,
+    heading_tokens: Mapping[str, int],
+) -> Budgeted:
+    """Choose what is shown and how much of it.
+
+    Protected items go first and never lose; then the best of each required type; then what loads always and what is
+    prefetched; then every section up to its share; then what is left goes to the best of what is still out. An item degrades to its compact rendition or to a pointer
+    before it disappears. `heading_tokens` is what opening and closing each section costs.
+
+    Raises:
+        BudgetTooSmall: the protected items alone do not fit.
+    """
+    limits = limits_of(profile, policy, request.token_budget)
+    alive = [candidate for candidate in candidates if candidate.excluded is None]
+    purse = _Purse(limits, heading_tokens, {c.row: c for c in alive if c.row != REQUEST_ROW})
+    _spend_protected([c for c in alive if c.protected], purse)
+    _spend_required(alive, request, purse)
+    _spend([c for c in alive if c.when_to_load == _ALWAYS and not c.selected], purse, policy, None, profile)
+    planned = _plan(policy, limits)
+    _spend([c for c in alive if c.when_to_load == _PREFETCH and not c.selected], purse, policy, planned, profile)
+    _spend_history([c for c in alive if c.section == "history"], request, purse, planned)
+    rest = [c for c in alive if not c.selected and c.section not in ("history",)]
+    _spend(rest, purse, policy, planned, profile)
+    _spend([c for c in rest if not c.selected], purse, policy, None, profile)
+    for candidate in alive:
+        if not candidate.selected:
+            candidate.excluded = Exclusion.OVER_BUDGET
+            candidate.counterfactual = f"+{max(1, candidate.cost - purse.left)} tokens"
+    sections = tuple(
+        SectionBudget(section=name, planned=planned.get(name, 0), used=purse.used_by.get(name, 0))
+        for name in policy.shares
+    )
+    report = BudgetReport(
+        hard_limit=limits.hard_limit,
+        usable=limits.usable,
+        soft_target=limits.soft_target,
+        output_reserve=limits.output_reserve,
+        headroom=limits.headroom,
+        sections=sections,
+    )
+    return Budgeted(list(candidates), report)
+
+
+@dataclass(slots=True)
+class _Purse:
+    """Counts what has been spent."""
+
+    limits: Limits
+    heading_tokens: Mapping[str, int]
+    by_row: Mapping[int, Candidate]
+    used: int = 0
+    used_by: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    opened: set[str] = field(default_factory=set[str])
+
+    @property
+    def left(self) -> int:
+        return self.limits.soft_target - self.used
+
+    def price(self, candidate: Candidate, tokens: int) -> int:
+        opening = 0 if candidate.section in self.opened else self.heading_tokens.get(candidate.section, 0)
+        return tokens + opening
+
+    def take(self, candidate: Candidate, rendition: Rendition, tokens: int, reason: str) -> None:
+        price = self.price(candidate, tokens)
+        self.used += price
+        self.used_by[SHARE_OF_SECTION[candidate.section]] += price
+        self.opened.add(candidate.section)
+        candidate.selected = True
+        candidate.selected_reason = reason
+        candidate.rendition = rendition
+
+
+def _spend_protected(protected: Sequence[Candidate], purse: _Purse) -> None:
+    for candidate in sorted(protected, key=lambda c: (c.section, c.order, c.item_id)):
+        purse.take(candidate, Rendition.FULL, candidate.tokens[0], "protected")
+    if purse.used > purse.limits.usable:
+        largest = max(protected, key=lambda c: (c.tokens[0], c.item_id))
+        raise BudgetTooSmall(
+            f"protected items need {purse.used} tokens but the budget has {purse.limits.usable}",
+            where=f"section {largest.section!r}, largest item {largest.item_id!r} with {largest.tokens[0]} tokens",
+            fix=f"raise the budget to at least {purse.used} tokens, or shorten {largest.item_id!r}",
+        )
+
+
+def _spend_required(alive: Sequence[Candidate], request: ContextRequest, purse: _Purse) -> None:
+    """Take the best item of each required type, in the largest rendition that the usable window holds."""
+    for kind in request.required_types:
+        if any(candidate.selected and candidate.kind == kind for candidate in alive):
+            continue
+        for candidate in (c for c in alive if c.kind == kind and not c.selected):
+            room = purse.limits.usable - purse.used
+            choice = _largest(candidate, purse, room, pointer=False)
+            if choice is not None:
+                purse.take(candidate, *choice, reason="required type")
+                break
+
+
+def _plan(policy: ContextPolicy, limits: Limits) -> dict[str, int]:
+    total = sum(policy.shares.values()) or 1.0
+    return {name: int(limits.soft_target * share / total) for name, share in policy.shares.items()}
+
+
+def _spend_history(
+    messages: Sequence[Candidate], request: ContextRequest, purse: _Purse, planned: Mapping[str, int]
+) -> None:
+    """Keep the most recent messages that fit; a tool call and its results stay together or go together."""
+    room = min(planned.get("history", 0), purse.left)
+    by_order = {candidate.order: candidate for candidate in messages}
+    for group in reversed(message_groups(request)):
+        members = [by_order[number] for number in group if number in by_order]
+        price = sum(member.tokens[0] for member in members)
+        if "history" not in purse.opened:
+            price += purse.heading_tokens.get("history", 0)
+        if price > room:
+            return
+        for member in members:
+            purse.take(member, Rendition.FULL, member.tokens[0], "recent history")
+        room -= price
+
+
+def message_groups(request: ContextRequest) -> list[list[int]]:
+    """Return message numbers in groups that may not be separated: a call with its results, else single messages."""
+    groups: list[list[int]] = []
+    owner: dict[str, list[int]] = {}
+    for number, message in enumerate(request.messages):
+        group = owner.get(message.tool_call_id or "") if message.role == "tool" else None
+        if group is None:
+            group = [number]
+            groups.append(group)
+        else:
+            group.append(number)
+        for call in message.tool_calls:
+            owner[str(call.get("id", ""))] = group
+    return groups
+
+
+def _spend(
+    candidates: Sequence[Candidate],
+    purse: _Purse,
+    policy: ContextPolicy,
+    planned: Mapping[str, int] | None,
+    profile: ModelProfile,
+) -> None:
+    """Take candidates in order of score while their section (`planned`) and the window have room."""
+    for candidate in candidates:
+        if candidate.selected:
+            continue
+        share = SHARE_OF_SECTION[candidate.section]
+        room = purse.left
+        if planned is not None:
+            room = min(room, planned.get(share, 0) - purse.used_by.get(share, 0))
+        if candidate.section == TOOLS:
+            room = min(room, profile.tool_schema_budget - purse.used_by.get(TOOLS, 0))
+        if room <= 0:
+            continue
+        # In the first pass an item that does not fit whole waits for what other sections leave over.
+        choice = _largest(candidate, purse, room, pointer=planned is None, policy=policy)
+        if choice is not None:
+            purse.take(candidate, *choice, reason="score")
+            _take_needs(candidate, purse, policy)
+
+
+def _take_needs(candidate: Candidate, purse: _Purse, policy: ContextPolicy) -> None:
+    """What an item cannot be understood without comes with it: a metric with its table."""
+    for row in candidate.needs:
+        needed = purse.by_row.get(row)
+        if needed is not None and not needed.selected and needed.section != TOOLS:
+            choice = _largest(needed, purse, purse.left, pointer=True, policy=policy)
+            if choice is not None:
+                purse.take(needed, *choice, reason=f"needed by {candidate.item_id}")
+
+
+def _largest(
+    candidate: Candidate, purse: _Purse, room: int, *, pointer: bool, policy: ContextPolicy | None = None
+) -> tuple[Rendition, int] | None:
+    """Return the largest rendition that fits into `room`, with its tokens."""
+    full, compact, short = candidate.tokens
+    oversize = (
+        policy is not None
+        and candidate.kind == _OBSERVATION
+        and full > policy.max_observation_tokens
+        and compact > 0
+    )
+    if candidate.when_to_load == _JUST_IN_TIME:
+        options = ((Rendition.POINTER, short),)
+    elif candidate.section == TOOLS:
+        options = ((Rendition.FULL, full),)
+    else:
+        options = ((Rendition.FULL, 0 if oversize else full), (Rendition.COMPACT, compact))
+        if pointer:
+            options = (*options, (Rendition.POINTER, short))
+    for rendition, tokens in options:
+        if tokens > 0 and purse.price(candidate, tokens) <= room:
+            return rendition, tokens
+    return None

@@ -1,0 +1,71 @@
+"""One candidate on its way through the stages of one request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ctx_pipeline.contracts.codes import Exclusion, Rendition
+from ctx_pipeline.stages.blocks import Blocks
+
+_PLACE = {rendition: place for place, rendition in enumerate(Rendition)}
+
+REQUEST_ROW = -1
+"""`Candidate.row` of what came with the request instead of an index."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Candidate:
+    """An item version and everything the stages have found out about it.
+
+    Each stage fills the fields named after it and leaves the others alone.
+    """
+
+    item_id: str
+    version: str
+    kind: str
+    title: str
+    source: str
+    section: str
+    row: int = REQUEST_ROW
+    subject: int = -1
+    authority: int = 0
+    confidence: float = 1.0
+    verified_at: int = 0
+    """Microseconds; `visibility.ALWAYS` where the source's own refresh counts."""
+    fail_after: int = 0
+    """Freshness window of the source in microseconds; `visibility.NEVER` without one."""
+    valid_from: int = 0
+    content: int = 0
+    """Number of the content: equal for equal text."""
+    trust: str = ""
+    protected: bool = False
+    when_to_load: str = "on_match"
+    tokens: tuple[int, int, int] = (0, 0, 0)
+    """Exact tokens of the full, compact and pointer renditions; 0 where a rendition does not exist."""
+    blocks: Blocks | None = None
+    """Renditions of what came with the request."""
+    order: int = 0
+    """Place among the items of its section that keep the caller's order."""
+
+    discovered_by: list[str] = field(default_factory=list[str])
+    parent: str | None = None
+    needs: tuple[int, ...] = ()
+    """Rows it cannot be understood without."""
+    dense: float = 0.0
+    lexical: float = 0.0
+
+    excluded: Exclusion | None = None
+    selected: bool = False
+    selected_reason: str | None = None
+    rendition: Rendition | None = None
+    features: dict[str, float] = field(default_factory=dict[str, float])
+    score: float = 0.0
+    counterfactual: str | None = None
+    stale: bool = False
+
+    @property
+    def cost(self) -> int:
+        """Tokens of the chosen rendition, or of the smallest that exists."""
+        if self.rendition is None:
+            return min((tokens for tokens in self.tokens if tokens > 0), default=0)
+        return self.tokens[_PLACE[self.rendition]]

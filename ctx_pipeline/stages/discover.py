@@ -1,0 +1,314 @@
+"""Discover: what might help this call. The batch half writes identities, vectors and the dependency graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Trust, WhenToLoad
+from ctx_pipeline.index.catalogue import Row, edges, subjects
+from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
+from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
+from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
+from ctx_pipeline.text import canonical_json, short_hash
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ctx_pipeline.index.reader import Floats, ServingView
+
+NEIGHBOUR_DEPTH = 2
+"""Steps along the dependency graph: metric -> table -> its base."""
+NEIGHBOUR_DECAY = 0.85
+"""Relevance that a step along the dependency graph keeps."""
+SIBLING_SUBJECTS = 16
+"""Best hits whose other versions and namesakes are looked up."""
+QUERY_CHARS = 2_000
+REQUEST_SOURCE = "request"
+VECTOR, LEXICAL, DEPENDENCY = "vector", "lexical", "dependency"
+"""Ways of being found that ranking looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """Candidates by where they came from, and how many rows permission rules removed."""
+
+    candidates: list[Candidate]
+    denied: dict[Exclusion, int]
+
+
+def batch(rows: Sequence[Row]) -> pa.Table:
+    """Return what identifies each row and what it is connected to.
+
+    Columns: tenant, item_id, version, title, subject_name, subject (its number, -1 for none), chain, edges (rows).
+    """
+    import pyarrow as pa
+
+    numbers, _ = subjects(rows)
+    return pa.table(
+        {
+            "tenant": pa.array([row.tenant for row in rows], pa.large_string()),
+            "item_id": pa.array([row.item.item_id for row in rows], pa.large_string()),
+            "version": pa.array([row.item.version for row in rows], pa.large_string()),
+            "title": pa.array([row.item.title for row in rows], pa.large_string()),
+            "subject_name": pa.array([row.item.subject or "" for row in rows], pa.large_string()),
+            "subject": pa.array(numbers, pa.int32()),
+            "chain": pa.array([row.chain for row in rows], pa.int32()),
+            "edges": pa.array(edges(rows), pa.list_(pa.field("item", pa.int32()))),
+        }
+    )
+
+
+def vector_table(vectors: Floats) -> pa.Table:
+    """Return the vectors of all rows as one column of fixed-size lists."""
+    import pyarrow as pa
+
+    flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1), pa.float32())
+    return pa.table({"vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
+
+
+def query_text(request: ContextRequest) -> str:
+    """Return the text that is searched for."""
+    return request.task.text[:QUERY_CHARS]
+
+
+def serve(
+    request: ContextRequest,
+    view: ServingView,
+    *,
+    viewer: Viewer,
+    clock: Clock,
+    vector: Floats | None,
+    limit: int,
+    tokens_of: Any,
+    encoding: str,
+) -> Discovered:
+    """Find everything that might help: proactive items, search hits, their neighbours, other versions, the request.
+
+    `tokens_of` counts the tokens of a text. Order of the candidates carries no meaning.
+    """
+    hits = view.search(query_text(request), vector, viewer=viewer, clock=clock, limit=limit)
+    found = _Finder(view, viewer, clock)
+    for code in (WhenToLoad.ALWAYS, WhenToLoad.PREFETCH):
+        for row in view.reader.always_rows(viewer.tenant, WHEN.index(code)).tolist():
+            found.add(row, code.value)
+    dense = dict(zip(hits.dense_rows.tolist(), hits.dense_scores.tolist(), strict=True))
+    lexical = dict(zip(*hits.lexical, strict=True))
+    for row in dense:
+        found.add(row, VECTOR)
+    for row in lexical:
+        found.add(row, LEXICAL)
+    missing = [row for row in found.by_row if row not in dense]
+    dense.update(zip(missing, view.similarity(missing, vector).tolist(), strict=True))
+    best = sorted(found.by_row, key=lambda row: (-dense[row] - (row in lexical), row))
+    found.add_neighbours()
+    found.add_siblings(best)
+    candidates = found.candidates(encoding, dense, lexical)
+    return Discovered([*candidates, *request_candidates(request, tokens_of)], hits.denied)
+
+
+class _Finder:
+    """Collects rows and how each was found; a row becomes one candidate however often it is found."""
+
+    def __init__(self, view: ServingView, viewer: Viewer, clock: Clock) -> None:
+        self.view = view
+        self.reader = view.reader
+        self.viewer = viewer
+        self.clock = clock
+        self.by_row: dict[int, list[str]] = {}
+        self.parents: dict[int, int] = {}
+        self.needs: dict[int, list[int]] = {}
+
+    def add(self, row: int, how: str) -> None:
+        ways = self.by_row.setdefault(row, [])
+        if how not in ways:
+            ways.append(how)
+
+    def add_neighbours(self) -> None:
+        """Follow the dependencies of what has been found, through permitted items only."""
+        frontier = list(self.by_row)
+        for _ in range(NEIGHBOUR_DEPTH):
+            reached: dict[int, int] = {}
+            for row, target in self.reader.dependencies(frontier):
+                self.needs.setdefault(row, []).append(target)
+                if target not in self.by_row:
+                    reached.setdefault(target, row)
+            frontier = self._permitted(list(reached))
+            for row in frontier:
+                self.add(row, DEPENDENCY)
+                self.parents[row] = reached[row]
+
+    def add_siblings(self, best: Sequence[int]) -> None:
+        """Add other versions of what has been found, and whatever else is about the best hits' subjects."""
+        related: dict[int, tuple[str, int]] = {}
+        for row, other in self.reader.other_versions(list(self.by_row)):
+            related.setdefault(other, ("version", row))
+        for row, other in self.reader.same_subject(best[:SIBLING_SUBJECTS]):
+            related.setdefault(other, ("subject", row))
+        for row in self._permitted(list(related)):
+            how, parent = related[row]
+            self.add(row, how)
+            self.parents.setdefault(row, parent)
+
+    def _permitted(self, rows: list[int]) -> list[int]:
+        """Return the rows that no permission rule denies; time may still rule them out."""
+        if not rows:
+            return []
+        codes = self.view.codes(np.asarray(rows, np.intp), self.viewer, self.clock)
+        return [row for row, code in zip(rows, codes.tolist(), strict=True) if code_of(code) not in UNNAMED_CODES]
+
+    def candidates(self, encoding: str, dense: Mapping[int, float], lexical: Mapping[int, float]) -> list[Candidate]:
+        """Read the columns of everything found, once, and make the candidates."""
+        rows = list(self.by_row)
+        facts = self.reader.facts(rows, encoding)
+        names = dict(zip(rows, facts.item_ids, strict=True))
+        sources, labels = self.reader.sources, self.view.labels
+        scopes: list[int] = self.view.state.scope[np.asarray(rows, np.intp)].tolist()
+        made: list[Candidate] = []
+        for at, row in enumerate(rows):
+            source = sources[facts.sources[at]]
+            section = SECTION_LIST[facts.sections[at]]
+            full, compact, pointer = facts.tokens[at]
+            parent = self.parents.get(row)
+            made.append(
+                Candidate(
+                    item_id=facts.item_ids[at],
+                    version=facts.versions[at],
+                    kind=KINDS[facts.kinds[at]],
+                    title=facts.titles[at],
+                    source=source["name"],
+                    section=section,
+                    row=row,
+                    subject=facts.subjects[at],
+                    authority=facts.authorities[at],
+                    confidence=facts.confidences[at],
+                    trust=labels[scopes[at]].trust,
+                    protected=section == "policy",
+                    when_to_load=WHEN_NAMES[facts.whens[at]],
+                    tokens=(full, compact, pointer),
+                    verified_at=facts.verified_at[at],
+                    fail_after=source["fail_after"],
+                    content=facts.contents[at],
+                    valid_from=facts.valid_from[at],
+                    discovered_by=self.by_row[row],
+                    parent=None if parent is None else names.get(parent),
+                    needs=tuple(self.needs.get(row, ())),
+                    dense=dense.get(row, 0.0),
+                    lexical=lexical.get(row, 0.0),
+                )
+            )
+        return made
+
+
+def request_candidates(request: ContextRequest, tokens_of: Any) -> list[Candidate]:
+    """Turn what came with the request into candidates: task, permission scope, state, history, observations, goal."""
+    made = [_request_item(ItemKind.TASK, "task", "task", _task_text(request), tokens_of, protected=True)]
+    if request.identity is not None:
+        made.append(
+            _request_item(ItemKind.STATE, "scope", "state", _scope_text(request), tokens_of, protected=True, order=-1)
+        )
+    if request.state:
+        made.append(
+            _request_item(ItemKind.STATE, "state", "state", _json_text(request.state), tokens_of, protected=True)
+        )
+    if request.response_format is not None:
+        made.append(
+            _request_item(
+                ItemKind.TASK,
+                "response_format",
+                "task",
+                _json_text(request.response_format),
+                tokens_of,
+                protected=True,
+                order=1,
+            )
+        )
+    for number, message in enumerate(request.messages):
+        text = f"{message.role}: {message.content}"
+        made.append(_request_item(ItemKind.HISTORY, f"message/{number}", "history", text, tokens_of, order=number))
+    for number, seen in enumerate(request.observations):
+        made.append(
+            _request_item(
+                ItemKind.OBSERVATION,
+                f"observation/{seen.observation_id}",
+                "observations",
+                seen.content,
+                tokens_of,
+                order=number,
+                trust=Trust.TOOL_UNTRUSTED,
+            )
+        )
+    goal = _goal_text(request)
+    if goal:
+        made.append(_request_item(ItemKind.TASK, "goal", "goal", goal, tokens_of, protected=True))
+    return made
+
+
+def _request_item(
+    kind: ItemKind,
+    name: str,
+    section: str,
+    text: str,
+    tokens_of: Any,
+    *,
+    protected: bool = False,
+    order: int = 0,
+    trust: Trust = Trust.USER,
+) -> Candidate:
+    version = short_hash(text)
+    item_id = f"{kind.value}:{REQUEST_SOURCE}/{name}"
+    labels = BlockLabels(item_id=item_id, version=version, title="", source=REQUEST_SOURCE, trust=trust.value)
+    blocks: Blocks = make_blocks(labels, text)
+    # What is protected is always shown whole.
+    smaller = (None, None) if protected else (blocks.compact, blocks.pointer)
+    counts = tuple(0 if block is None else tokens_of(block) for block in (blocks.full, *smaller))
+    return Candidate(
+        item_id=item_id,
+        version=version,
+        kind=kind.value,
+        title=name,
+        source=REQUEST_SOURCE,
+        section=section,
+        authority=100 if protected else 50,
+        trust=trust.value,
+        protected=protected,
+        tokens=(counts[0], counts[1], counts[2]),
+        blocks=blocks,
+        order=order,
+        discovered_by=[REQUEST_SOURCE],
+    )
+
+
+def _task_text(request: ContextRequest) -> str:
+    lines = [request.task.text]
+    lines.extend(f"Constraint: {constraint}" for constraint in request.task.constraints)
+    return "\n".join(lines)
+
+
+def _goal_text(request: ContextRequest) -> str:
+    lines = [] if request.task.goal is None else [f"Goal: {request.task.goal}"]
+    lines.extend(f"[ ] {step}" for step in request.task.todo)
+    return "\n".join(lines)
+
+
+def _scope_text(request: ContextRequest) -> str:
+    identity = request.identity
+    assert identity is not None, "the engine sets the identity"
+    scope = {
+        "tenant": identity.tenant,
+        "groups": sorted(identity.groups),
+        "clearance": identity.clearance.value,
+        "environment": identity.environment,
+        "purpose": identity.purpose,
+    }
+    known = {name: value for name, value in scope.items() if value}
+    return "What this caller may see: " + canonical_json(known)
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1)

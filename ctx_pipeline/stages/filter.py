@@ -1,0 +1,66 @@
+"""Filter: what may never enter. The batch half writes the labels, times and lexical index that the predicate reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ctx_pipeline.index.catalogue import Row
+from ctx_pipeline.index.labels import is_current, label_table, labels_of
+from ctx_pipeline.index.lexical import LexicalRow, build_lexical
+from ctx_pipeline.index.overlay import ItemKey, Patch
+from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ctx_pipeline.index.reader import ServingView
+
+
+def batch(rows: Sequence[Row], patches: Mapping[ItemKey, Patch], lexical: Path) -> pa.Table:
+    """Label every row with who may see it and when, and index its terms under that label in directory `lexical`.
+
+    Returns the table of `label_table`.
+    """
+    table, columns = label_table(rows, patches)
+    _, tenants = labels_of(table)
+    build_lexical(
+        lexical,
+        (
+            LexicalRow(
+                row=at,
+                tenant=tenants[row.tenant],
+                scope=int(columns.scope[at]),
+                current=is_current(columns, at),
+                title=" ".join((row.item.title, *row.item.synonyms, row.item.item_id.partition("/")[2])),
+                body=row.item.content or "",
+            )
+            for at, row in enumerate(rows)
+        ),
+    )
+    return table
+
+
+def serve(candidates: Sequence[Candidate], view: ServingView, viewer: Viewer, clock: Clock) -> list[Candidate]:
+    """Judge every indexed candidate again, whatever found it.
+
+    A candidate that a permission rule denies, or that was forgotten, is dropped without a trace of its name. One that
+    time or an event rules out stays with its code, but without its title, which may quote its content. What came with
+    the request belongs to the caller and passes.
+    """
+    indexed = np.fromiter((c.row for c in candidates if c.row != REQUEST_ROW), np.intp)
+    numbers = iter(view.codes(indexed, viewer, clock).tolist())
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        code = None if candidate.row == REQUEST_ROW else code_of(next(numbers))
+        if code in UNNAMED_CODES:
+            continue
+        candidate.excluded = code
+        if code is not None:
+            candidate.title = ""
+        kept.append(candidate)
+    return kept

@@ -1,0 +1,1 @@
+"""Dagster sensors: they notice what a schedule would notice too late."""

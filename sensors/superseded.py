@@ -1,0 +1,78 @@
+"""Rebuild the serving artifact when the record has moved past it, and log what it no longer injects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from ctx_pipeline.resources import ContextProjectResource, build_lock
+
+if TYPE_CHECKING:
+    from ctx_pipeline.pipeline import Pipeline
+
+MINIMUM_INTERVAL_SECONDS = 30
+GENERATION_TAG = "ctx/generation"
+MAX_ATTEMPTS = 3
+"""Runs that may fail for one generation before the sensor waits for the next change or for a person."""
+
+
+@dg.sensor(
+    name="superseded_versions",
+    target=dg.AssetSelection.groups("stages"),
+    minimum_interval_seconds=MINIMUM_INTERVAL_SECONDS,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description=(
+        "Looks every 30 seconds whether the item store, the overlay (retired, quarantined, forgotten, revoked) or the "
+        "settings have moved past the published serving artifact, and then requests one run of the stages. Versions "
+        "that the published artifact has superseded get their `superseded` and `evicted` lifecycle events."
+    ),
+)
+def superseded_versions(
+    context: dg.SensorEvaluationContext, project: ContextProjectResource
+) -> dg.SensorResult | dg.SkipReason:
+    """Request a run when the artifact is behind, and record supersessions."""
+    from ctx_pipeline.lifecycle_sweep import record_supersessions
+
+    if not (Path(project.home) / "ctx.toml").is_file():
+        return dg.SkipReason("there is no context project here: set CTX_HOME")
+    with project.pipeline() as pipeline:
+        sweep = record_supersessions(pipeline, cursor=context.cursor or "")
+        request, reason = _request(context, pipeline)
+    note = f"{sweep.recorded} lifecycle events recorded" if sweep.recorded else ""
+    if request is None:
+        return dg.SensorResult(
+            skip_reason=dg.SkipReason("; ".join(part for part in (reason, note) if part)), cursor=sweep.cursor
+        )
+    if note:
+        context.log.info(note)
+    return dg.SensorResult(run_requests=[request], cursor=sweep.cursor)
+
+
+def _request(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> tuple[dg.RunRequest | None, str]:
+    """Return a run request, or None and the reason."""
+    if pipeline.store.max_seq() == 0:
+        return None, "no source has been read yet"
+    generation = pipeline.generation()
+    if generation == pipeline.published_generation():
+        return None, f"the artifact is up to date (generation {generation.name})"
+    if _is_building(pipeline.home):
+        return None, "a build is running"
+    runs = context.instance.get_runs(dg.RunsFilter(tags={GENERATION_TAG: generation.name}), limit=MAX_ATTEMPTS)
+    if any(not run.is_finished for run in runs):
+        return None, f"generation {generation.name} is being built"
+    if len(runs) >= MAX_ATTEMPTS:
+        return None, f"{len(runs)} runs did not publish generation {generation.name}: see them in the run list"
+    run_key = generation.name if not runs else f"{generation.name}:{len(runs) + 1}"
+    return dg.RunRequest(run_key=run_key, tags={GENERATION_TAG: generation.name}), ""
+
+
+def _is_building(home: Path) -> bool:
+    from ctx_pipeline.errors import Unavailable
+
+    try:
+        with build_lock(home, 0.0):
+            return False
+    except Unavailable:
+        return True

@@ -1,0 +1,25 @@
+"""What every test shares: deterministic Hypothesis profiles and the folder of public corpora."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# The same examples on every machine; `HYPOTHESIS_PROFILE=explore` looks for new ones.
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None, max_examples=1_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """Return the folder of public corpora (`CTX_CORPORA`); skips the test when it is not there."""
+    folder = Path(os.environ.get("CTX_CORPORA", REPOSITORY.parent / "shared" / "corpora"))
+    if not folder.is_dir():
+        pytest.skip(f"no corpora in {folder}: set CTX_CORPORA to their folder")
+    return folder

@@ -1,0 +1,173 @@
+"""The asset graph, without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from ctx_pipeline.builder import INSTANCE_TEMPLATE, write_instance
+from ctx_pipeline.definitions import NO_PROJECT, defs, make_definitions
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+PROJECT = """\
+[project]
+name = "shop"
+tenant = "acme"
+[[sources]]
+name = "handbook"
+kind = "documents"
+path = "documents"
+freshness = "48h"
+owner = "Docs Team"
+when_to_load = "on_match"
+[[sources]]
+name = "notes"
+kind = "memories"
+path = "notes.jsonl"
+freshness = {warn = "1h", fail = "2h"}
+owner = "ana@example.com"
+[[sources]]
+name = "rules"
+kind = "instructions"
+path = "AGENTS.md"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "ctx.toml").write_text(PROJECT, encoding="utf-8")
+    return tmp_path
+
+
+def test_the_asset_graph_has_the_shape_we_reviewed(home: Path) -> None:
+    sources = "sources/handbook sources/notes sources/rules"
+    assert _rows(make_definitions(home)) == [
+        ("sources/handbook", "", "sources", "documents lancedb", "team:docs-team", "36h 48h"),
+        ("sources/notes", "", "sources", "lancedb memories", "ana@example.com", "1h 2h"),
+        ("sources/rules", "", "sources", "instructions lancedb", "", ""),
+        ("stages/discovered_items", sources, "stages", "arrow lancedb python", "team:context-platform", "1h 2h"),
+        ("stages/filtered_items", "stages/discovered_items", "stages", "arrow python tantivy", *_STAGE),
+        ("stages/ranked_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
+        ("stages/transformed_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
+        ("stages/budgeted_items", "stages/transformed_items", "stages", "arrow python tiktoken", *_STAGE),
+        (
+            "stages/assembled_items",
+            "stages/budgeted_items stages/discovered_items stages/filtered_items stages/ranked_items "
+            "stages/transformed_items",
+            "stages",
+            "arrow python",
+            *_STAGE,
+        ),
+        ("stages/context_snapshots", "stages/assembled_items", "stages", "arrow python sqlite", *_STAGE),
+    ]
+
+
+_STAGE = ("team:context-platform", "1h 2h")
+
+
+def _rows(definitions: dg.Definitions) -> list[tuple[str, str, str, str, str, str]]:
+    graph = definitions.resolve_asset_graph()
+    rows: list[tuple[str, str, str, str, str, str]] = []
+    for key in graph.toposorted_asset_keys:
+        node = graph.get(key)
+        window: Any = node.freshness_policy
+        rows.append(
+            (
+                key.to_user_string(),
+                " ".join(sorted(parent.to_user_string() for parent in node.parent_keys)),
+                str(node.group_name),
+                " ".join(sorted(node.kinds)),
+                " ".join(sorted(node.owners or ())),
+                "" if window is None else _hours(window),
+            )
+        )
+    return sorted(rows, key=lambda row: (row[2], _ORDER.index(row[0])))
+
+
+_ORDER = (
+    *("sources/handbook", "sources/notes", "sources/rules"),
+    *("stages/discovered_items", "stages/filtered_items", "stages/ranked_items", "stages/transformed_items"),
+    *("stages/budgeted_items", "stages/assembled_items", "stages/context_snapshots"),
+)
+
+
+def _hours(window: Any) -> str:
+    limits = (window.warn_window, window.fail_window)
+    return " ".join(f"{limit.to_timedelta().total_seconds() / 3600:g}h" for limit in limits)
+
+
+def test_every_asset_says_what_it_is_for_and_stages_say_which_code_wrote_them(home: Path) -> None:
+    graph = make_definitions(home).resolve_asset_graph()
+    for key in graph.toposorted_asset_keys:
+        node = graph.get(key)
+        assert len(node.description or "") > 100, key
+        assert node.automation_condition is not None, key
+        assert (node.code_version is not None) == (node.group_name == "stages"), key
+
+
+def test_writers_of_the_store_and_of_the_pointer_take_a_pool(home: Path) -> None:
+    graph = make_definitions(home).resolve_asset_graph()
+    pools = {key.to_user_string(): graph.get(key).pools for key in graph.toposorted_asset_keys}
+    assert {name: found for name, found in pools.items() if found} == {
+        "sources/handbook": {"ctx_store"},
+        "sources/notes": {"ctx_store"},
+        "sources/rules": {"ctx_store"},
+        "stages/discovered_items": {"ctx_store"},
+        "stages/assembled_items": {"ctx_artifact"},
+    }
+
+
+def test_jobs_sensors_and_schedules_have_the_status_we_reviewed(home: Path) -> None:
+    repository = make_definitions(home).get_repository_def()
+    jobs = {job.name for job in repository.get_all_jobs() if not job.name.startswith("__")}
+    assert jobs == {"build_all", "assemble_context_job"}
+    sensors = {sensor.name: sensor.default_status.value for sensor in repository.sensor_defs}
+    assert sensors == {"superseded_versions": "RUNNING", "freshness_automation": "RUNNING"}
+    schedules = {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs}
+    assert schedules == {"build_all_daily": "STOPPED"}
+    assert repository.get_sensor_def("superseded_versions").minimum_interval_seconds == 30
+
+
+def test_the_code_location_loads_without_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CTX_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    empty = defs()
+    dg.Definitions.validate_loadable(empty)
+    groups = {node.group_name for node in empty.resolve_asset_graph().asset_nodes}
+    assert groups == {"stages"}
+    assert empty.resolve_job_def("build_all").description == NO_PROJECT
+
+
+def test_the_code_location_reads_the_project_that_ctx_home_names(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTX_HOME", str(home))
+    assert dg.AssetKey(["sources", "handbook"]) in set(defs().resolve_asset_graph().get_all_asset_keys())
+
+
+def test_a_source_that_never_was_read_is_read_and_then_left_alone(home: Path) -> None:
+    every = dg.AssetSelection.all()
+    definitions = make_definitions(home)
+    with dg.DagsterInstance.ephemeral() as instance:
+        first = dg.evaluate_automation_conditions(defs=definitions, instance=instance, asset_selection=every)
+        wanted = sorted(result.key.to_user_string() for result in first.results if result.true_subset.size)
+        assert wanted == ["sources/handbook", "sources/notes", "sources/rules"]
+        again = dg.evaluate_automation_conditions(
+            defs=definitions, instance=instance, asset_selection=every, cursor=first.cursor
+        )
+        assert again.total_requested == 0
+
+
+def test_a_new_instance_is_the_one_of_the_repository_and_an_edited_one_is_kept(home: Path) -> None:
+    assert yaml.safe_load(INSTANCE_TEMPLATE) == yaml.safe_load(
+        (REPOSITORY / "dagster.yaml").read_text(encoding="utf-8")
+    )
+    folder = write_instance(home)
+    (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    assert write_instance(home) == folder
+    assert (folder / "dagster.yaml").read_text(encoding="utf-8") == "telemetry: {enabled: false}\n"
+
+

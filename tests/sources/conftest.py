@@ -1,0 +1,23 @@
+"""What the tests of the adapters share: one way to read a source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctx_pipeline.config import SourceConfig
+from ctx_pipeline.sources import SourceBatch, read_source
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., SourceBatch]:
+    """Return a function that reads `path` below the test's own folder as a source of one kind."""
+
+    def run(kind: str, path: str | Path = ".", *, tenant: str | None = "acme", **settings: Any) -> SourceBatch:
+        source = SourceConfig.model_validate({"name": "src", "kind": kind, "path": str(path), **settings})
+        return read_source(source, tmp_path, tenant=tenant)
+
+    return run
