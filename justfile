@@ -28,9 +28,13 @@ imports:
 tests *args:
     {{ python }} -m pytest -q {{ args }}
 
-# Run every snippet of the documentation and compare the generated pages
+# Run every snippet of the documentation and check that the generated pages are current
 docs:
-    {{ python }} -m pytest -q tests/docs
+    {{ python }} -m pytest -q tests/test_docs.py
+
+# Write what the documentation takes from the code
+docs-write:
+    {{ python }} -m docs.generate
 
 # Write the JSON Schemas of the contracts anew
 schemas:

@@ -1,5 +1,7 @@
 """The assembly op: one request through the same engine as every other surface, with its budget shown in the run."""
 
+# pyright: reportUnknownMemberType=false
+# Dagster's annotations leave type parameters out.
 # Annotations are not postponed in this module: Dagster reads the classes of context and config from them.
 
 from typing import TYPE_CHECKING, Any
@@ -21,8 +23,9 @@ class AssembleConfig(dg.Config):
 
     request: dict[str, Any] = Field(
         description=(
-            'A ContextRequest, for example {"task": {"text": "why did revenue fall?"}, "identity": '
-            '{"principal": "ana", "tenant": "acme"}}. It is kept in the run storage with the run. Without an identity, the one of ctx.toml.'
+            'A ContextRequest, for example {"task": {"text": "why did revenue fall?"}, "token_budget": 4000, '
+            '"identity": {"principal": "ana", "tenant": "acme"}}. Without an identity, the one of ctx.toml. '
+            "The request is kept in the run storage with the run."
         )
     )
     at: str | None = Field(

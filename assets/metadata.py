@@ -53,15 +53,14 @@ def stage_freshness(sources: Iterable[SourceConfig]) -> dg.FreshnessPolicy:
 def stays_fresh(*, bootstrap: bool) -> dg.AutomationCondition[dg.AssetKey]:
     """Return the condition that rebuilds an asset when its window starts to run out, and once more when it has.
 
-    `bootstrap` also builds it where it has never been built.
+    `bootstrap` also builds it where it has never been built. Each cause counts once: what fails is not tried again
+    every half minute.
     """
-    aging = dg.AutomationCondition.freshness_warned().newly_true()
-    failed = dg.AutomationCondition.freshness_failed().newly_true()
-    wanted = aging | failed
+    wanted = dg.AutomationCondition.freshness_warned().newly_true()
+    wanted |= dg.AutomationCondition.freshness_failed().newly_true()
     if bootstrap:
-        wanted = wanted | dg.AutomationCondition.missing()
-    condition = wanted.since_last_handled() & ~dg.AutomationCondition.in_progress()
-    return condition.with_label("stays fresh")
+        wanted |= dg.AutomationCondition.missing().newly_true()
+    return (wanted & ~dg.AutomationCondition.in_progress()).with_label("stays fresh")
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

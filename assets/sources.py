@@ -54,7 +54,10 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         pool=STORE_POOL,
         tags={"ctx/when_to_load": source.when_to_load.value} if source.when_to_load else None,
     )
-    def read_source(session: dg.ResourceParam[BuildSession]) -> dg.MaterializeResult:
+    # Dagster compares the annotation with the bare class.
+    def read_source(  # pyright: ignore[reportUnknownParameterType]
+        session: dg.ResourceParam[BuildSession],
+    ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
         with session.step(key.to_user_string()) as pipeline:
             report = pipeline.refresh_source(source.name)
             session.sources.append(report)
@@ -80,9 +83,9 @@ def _description(source: SourceConfig) -> str:
         else f"It is stale {_hours(source.freshness.fail.total_seconds())} after it was last read."
     )
     return (
-        f"Reads the source `{source.name}` (kind `{source.kind.value}`) from {place} and appends every new item version "
-        f"to the item store. What the source no longer has is retired at once, for every reader. A file that cannot "
-        f"be read is reported and the others are loaded. {window}"
+        f"Reads the source `{source.name}` (kind `{source.kind.value}`) from {place} and appends every new item "
+        f"version to the item store. What the source no longer has is retired at once, for every reader. A file that "
+        f"cannot be read is reported and the others are loaded. {window}"
     )
 
 
@@ -125,7 +128,5 @@ def _sample(pipeline: Pipeline, name: str) -> list[str]:
     keys = keys.filter(pc.equal(keys.column("source"), name)).sort_by([("seq", "descending")]).slice(0, SAMPLE_ROWS)
     return [
         f"{item_id}@{version}"
-        for item_id, version in zip(
-            keys.column("item_id").to_pylist(), keys.column("version").to_pylist(), strict=True
-        )
+        for item_id, version in zip(keys.column("item_id").to_pylist(), keys.column("version").to_pylist(), strict=True)
     ]

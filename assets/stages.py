@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import dagster as dg
 
@@ -13,6 +13,7 @@ from ctx_pipeline.assets.sources import STORE_POOL, source_key
 from ctx_pipeline.index.artifact import FORMAT_VERSION
 from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
+from ctx_pipeline.stages.rank import RANKING_VERSION
 
 if TYPE_CHECKING:
     from ctx_pipeline.config import ProjectConfig
@@ -42,113 +43,103 @@ class Stage:
         return dg.AssetKey([GROUP, self.name])
 
 
-def _ranking_version() -> str:
-    from ctx_pipeline.stages.rank import RANKING_VERSION
+_LAYOUT = f"format-{FORMAT_VERSION}"
+_RENDITIONS = f"renditions-{RENDITION_VERSION}"
 
-    return RANKING_VERSION
-
-
-def all_stages() -> tuple[Stage, ...]:
-    """Return the stages in the order in which they are built."""
-    layout = f"format-{FORMAT_VERSION}"
-    renditions = f"renditions-{RENDITION_VERSION}"
-    return (
-        Stage(
-            name="discovered_items",
-            deps=(),
-            run=lambda pipeline: pipeline.discovered_items(),
-            kinds=("python", "arrow", "lancedb"),
-            code_version=layout,
-            pool=STORE_POOL,
-            description=(
-                "Reads every item version of the configured sources from the item store, embeds the texts that have "
-                "never been embedded, and writes identities, the dependency graph and the vectors. Discover reads it "
-                "when a request searches by meaning or follows a metric to its tables. If it fails, serving goes on "
-                "with the last published artifact."
-            ),
+STAGES = (
+    Stage(
+        name="discovered_items",
+        deps=(),
+        run=lambda pipeline: pipeline.discovered_items(),
+        kinds=("python", "arrow", "lancedb"),
+        code_version=_LAYOUT,
+        pool=STORE_POOL,
+        description=(
+            "Reads every item version of the configured sources from the item store, embeds the texts that have "
+            "never been embedded, and writes identities, the dependency graph and the vectors. Discover reads it "
+            "when a request searches by meaning or follows a metric to its tables. If it fails, serving goes on "
+            "with the last published artifact."
         ),
-        Stage(
-            name="filtered_items",
-            deps=("discovered_items",),
-            run=lambda pipeline: pipeline.filtered_items(),
-            kinds=("python", "arrow", "tantivy"),
-            code_version=layout,
-            description=(
-                "Writes who may see each item version and when it is valid, superseded or retired, and the full-text "
-                "index under these labels. Filter reads the columns for every candidate of every request; a row "
-                "without tenant, grant or sensitivity is visible to nobody."
-            ),
+    ),
+    Stage(
+        name="filtered_items",
+        deps=("discovered_items",),
+        run=lambda pipeline: pipeline.filtered_items(),
+        kinds=("python", "arrow", "tantivy"),
+        code_version=_LAYOUT,
+        description=(
+            "Writes who may see each item version and when it is valid, superseded or retired, and the full-text "
+            "index under these labels. Filter reads the columns for every candidate of every request; a row "
+            "without tenant, grant or sensitivity is visible to nobody."
         ),
-        Stage(
-            name="ranked_items",
-            deps=("discovered_items",),
-            run=lambda pipeline: pipeline.ranked_items(),
-            kinds=("python", "arrow"),
-            code_version=_ranking_version(),
-            description=(
-                "Writes the ranking features that no request changes: authority, confidence, kind, section, time of "
-                "the last verification, and when the source loads. Rank reads them and adds what depends on the "
-                "request."
-            ),
+    ),
+    Stage(
+        name="ranked_items",
+        deps=("discovered_items",),
+        run=lambda pipeline: pipeline.ranked_items(),
+        kinds=("python", "arrow"),
+        code_version=RANKING_VERSION,
+        description=(
+            "Writes the ranking features that no request changes: authority, confidence, kind, section, time of "
+            "the last verification, and when the source loads. Rank reads them and adds what depends on the "
+            "request."
         ),
-        Stage(
-            name="transformed_items",
-            deps=("discovered_items",),
-            run=lambda pipeline: pipeline.transformed_items(),
-            kinds=("python", "arrow"),
-            code_version=renditions,
-            description=(
-                "Renders every item version in full, in compact form and as a pointer. Transform hands out the "
-                "rendition that the budget chose, byte for byte, so an item is shortened before it is left out."
-            ),
+    ),
+    Stage(
+        name="transformed_items",
+        deps=("discovered_items",),
+        run=lambda pipeline: pipeline.transformed_items(),
+        kinds=("python", "arrow"),
+        code_version=_RENDITIONS,
+        description=(
+            "Renders every item version in full, in compact form and as a pointer. Transform hands out the "
+            "rendition that the budget chose, byte for byte, so an item is shortened before it is left out."
         ),
-        Stage(
-            name="budgeted_items",
-            deps=("transformed_items",),
-            run=lambda pipeline: pipeline.budgeted_items(),
-            kinds=("python", "arrow", "tiktoken"),
-            code_version=renditions,
-            description=(
-                "Counts the exact tokens of every rendition in each configured vocabulary. Budget adds these numbers "
-                "up for a request and never estimates."
-            ),
+    ),
+    Stage(
+        name="budgeted_items",
+        deps=("transformed_items",),
+        run=lambda pipeline: pipeline.budgeted_items(),
+        kinds=("python", "arrow", "tiktoken"),
+        code_version=_RENDITIONS,
+        description=(
+            "Counts the exact tokens of every rendition in each configured vocabulary. Budget adds these numbers "
+            "up for a request and never estimates."
         ),
-        Stage(
-            name="assembled_items",
-            deps=("discovered_items", "filtered_items", "ranked_items", "transformed_items", "budgeted_items"),
-            run=lambda pipeline: pipeline.assembled_items(),
-            kinds=("python", "arrow"),
-            code_version=layout,
-            pool=ARTIFACT_POOL,
-            description=(
-                "Publishes the parts above as one immutable serving artifact and moves the pointer to it in one step. "
-                "Every server sees the new artifact with its next request; those in flight keep the old one. The data "
-                "version is the artifact's content hash. The previous ones stay for rollback."
-            ),
+    ),
+    Stage(
+        name="assembled_items",
+        deps=("discovered_items", "filtered_items", "ranked_items", "transformed_items", "budgeted_items"),
+        run=lambda pipeline: pipeline.assembled_items(),
+        kinds=("python", "arrow"),
+        code_version=_LAYOUT,
+        pool=ARTIFACT_POOL,
+        description=(
+            "Publishes the parts above as one immutable serving artifact and moves the pointer to it in one step. "
+            "Every server sees the new artifact with its next request; those in flight keep the old one. The data "
+            "version is the artifact's content hash. The previous ones stay for rollback."
         ),
-        Stage(
-            name="context_snapshots",
-            deps=("assembled_items",),
-            run=lambda pipeline: pipeline.context_snapshots(),
-            kinds=("python", "arrow", "sqlite"),
-            code_version=layout,
-            description=(
-                "Rolls the snapshots of served calls up into how often each item was shown, left out and cited. "
-                "`ctx items` and the inspector show it beside an item; no request waits for it."
-            ),
+    ),
+    Stage(
+        name="context_snapshots",
+        deps=("assembled_items",),
+        run=lambda pipeline: pipeline.context_snapshots(),
+        kinds=("python", "arrow", "sqlite"),
+        code_version=_LAYOUT,
+        description=(
+            "Rolls the snapshots of served calls up into how often each item was shown, left out and cited. "
+            "`ctx items` and the inspector show it beside an item; no request waits for it."
         ),
-    )
-
-
-STAGE_NAMES = tuple(stage.name for stage in all_stages())
-"""Names of the stage assets, in the order in which they are built."""
+    ),
+)
+"""The stages, in the order in which they are built."""
 
 
 def stage_assets(config: ProjectConfig) -> list[dg.AssetsDefinition]:
     """Return the stage assets; the first one is built from every source."""
     sources = [source_key(source.name) for source in config.sources]
     freshness = stage_freshness(config.sources)
-    return [_stage_asset(stage, [] if stage.deps else sources, freshness) for stage in all_stages()]
+    return [_stage_asset(stage, [] if stage.deps else sources, freshness) for stage in STAGES]
 
 
 def _stage_asset(stage: Stage, sources: Sequence[dg.AssetKey], freshness: dg.FreshnessPolicy) -> dg.AssetsDefinition:
@@ -164,7 +155,10 @@ def _stage_asset(stage: Stage, sources: Sequence[dg.AssetKey], freshness: dg.Fre
         automation_condition=stays_fresh(bootstrap=False),
         pool=stage.pool,
     )
-    def build_stage(session: dg.ResourceParam[BuildSession]) -> dg.MaterializeResult:
+    # Dagster compares the annotation with the bare class.
+    def build_stage(  # pyright: ignore[reportUnknownParameterType]
+        session: dg.ResourceParam[BuildSession],
+    ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
         with session.step(stage.key.to_user_string()) as pipeline:
             result = stage.run(pipeline)
         session.stages[stage.name] = result
@@ -176,7 +170,7 @@ def _stage_asset(stage: Stage, sources: Sequence[dg.AssetKey], freshness: dg.Fre
 def _metadata(result: StageResult) -> dict[str, Any]:
     metadata: dict[str, Any] = {"dagster/row_count": result.rows}
     for name, value in result.facts.items():
-        metadata[name] = dg.MetadataValue.json(value) if isinstance(value, (list, dict)) else value
+        metadata[name] = dg.MetadataValue.json(cast("Any", value)) if isinstance(value, (list, dict)) else value
     if result.columns:
         metadata["dagster/column_schema"] = column_schema(result.columns)
     if result.sample:

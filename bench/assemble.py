@@ -38,7 +38,7 @@ def floor(view: ServingView, ledger: Ledger, tenant: str, text: str, vector: np.
     at = micros(AT)
     first, last = reader.tenants[tenant]
     allowed = np.array(
-        [label.tenant == tenant and (("*" in label.groups) or bool(set(GROUPS) & set(label.groups))) for label in view.labels]
+        [label.tenant == tenant and not {"*", *GROUPS}.isdisjoint(label.groups) for label in view.labels]
     )
     mask = (
         allowed[state.scope[first:last]]
@@ -87,15 +87,17 @@ def run(count: int, calls: int, *, open_share: float) -> list[dict[str, object]]
         built = time.process_time() - started
         with Ledger.open(home / "ledger.db") as ledger:
             index = ServingIndex(home, overlay_sequence=ledger.overlay_sequence, overlay_since=ledger.overlay_since)
-            for tenant in ("tenth", "half"):
-                rows.append({"items": count, "build_cpu_s": round(built, 1), **measure(index, ledger, tenant, calls)})
+            rows.extend(
+                {"items": count, "build_cpu_s": round(built, 1), **measure(index, ledger, tenant, calls)}
+                for tenant in ("tenth", "half")
+            )
     return rows
 
 
 def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dict[str, object]:
     """Time `calls` assemblies and floors of one tenant, interleaved."""
     texts, vectors = query_texts(calls), query_vectors(calls)
-    lookup = {text: vector for text, vector in zip(texts, vectors, strict=True)}
+    lookup = dict(zip(texts, vectors, strict=True))
     engine = Engine(lookup.__getitem__)
     identity = Identity(principal="p", tenant=tenant, groups=GROUPS)
     profile, policy = model_profile("gpt-5"), ContextPolicy(candidate_limit=LIMIT)

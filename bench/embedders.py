@@ -136,7 +136,7 @@ def measure(model: str, clip_bytes: int, *, quick: bool) -> list[Score]:
     """Run every task under one model and clip length in this process."""
     from ctx_pipeline.index import embedder as module
 
-    module.MAX_EMBED_BYTES = clip_bytes  # type: ignore[misc]
+    module.MAX_EMBED_BYTES = module.MAX_EMBED_CHARS = clip_bytes  # type: ignore[misc]
     before = time.process_time()
     embedder = module.load_embedder(model)
     embedder.embed_query("warm up")

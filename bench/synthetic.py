@@ -22,8 +22,12 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 TENANTS = {"half": 0.5, "tenth": 0.1, "rest": 0.4}
 """Share of all items per tenant."""
 GROUPS = 20
-WORDS_EN = [f"{a}{b}" for a in ("order", "refund", "region", "metric", "price", "store", "table", "stock") for b in
-            ("ing", "ed", "er", "able", "ment", "ness", "less", "ful", "ity", "ive", "ance", "ism")]
+KIND_SHARES = {ItemKind.DOCUMENT: 0.7, ItemKind.MEMORY: 0.15, ItemKind.SCHEMA: 0.1, ItemKind.METRIC: 0.05}
+WORDS_EN = [
+    f"{a}{b}"
+    for a in ("order", "refund", "region", "metric", "price", "store", "table", "stock")
+    for b in ("ing", "ed", "er", "able", "ment", "ness", "less", "ful", "ity", "ive", "ance", "ism")
+]
 WORDS_ZH = list("订单退款区域指标价格门店库存同比环比华东用户渠道品类金额毛利促销物流客服规则口径日期分区")
 
 
@@ -31,7 +35,7 @@ def make_items(count: int, seed: int, *, open_share: float) -> list[ContextItem]
     """Return `count` items over three tenants; `open_share` of them are visible to the whole tenant."""
     rng = np.random.default_rng(seed)
     tenants = rng.choice(list(TENANTS), count, p=list(TENANTS.values()))
-    kinds = rng.choice([ItemKind.DOCUMENT, ItemKind.MEMORY, ItemKind.SCHEMA, ItemKind.METRIC], count, p=[.7, .15, .1, .05])
+    kinds = rng.choice(list(KIND_SHARES), count, p=list(KIND_SHARES.values()))
     groups = rng.integers(0, GROUPS, count)
     is_open = rng.random(count) < open_share
     words = rng.zipf(1.3, (count, 70)) % len(WORDS_EN)
@@ -68,9 +72,7 @@ def make_items(count: int, seed: int, *, open_share: float) -> list[ContextItem]
 def make_rows(items: list[ContextItem]) -> list[Row]:
     """Return catalogue rows in artifact order."""
     ordered = sorted(items, key=lambda item: (item.scope.tenant or "", item.item_id))
-    return [
-        Row(item, item.scope.tenant or "", at + 1, 0, item.content_hash, at) for at, item in enumerate(ordered)
-    ]
+    return [Row(item, item.scope.tenant or "", at + 1, 0, item.content_hash, at) for at, item in enumerate(ordered)]
 
 
 def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 0.15) -> str:

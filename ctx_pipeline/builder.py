@@ -1,9 +1,14 @@
 """Build a context project: materialise its assets in this process, in the project's own Dagster instance."""
 
+# pyright: reportUnknownMemberType=false
+# Dagster's annotations leave type parameters out.
+
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Generator
+import warnings
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +25,15 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 600.0
 """How long a build waits for another one of the same project."""
+KEPT_RUNS = 50
+"""How many finished runs the instance keeps; one takes 0.2 to 1 MB, and Dagster itself keeps them all."""
+_PRUNED_RUNS = 20
+"""Most runs removed by one build, so that none waits long for it."""
 BUILD_TAG = "ctx/build"
 IN_PROCESS = "in_process"
+
+_BARE_KEY = re.compile(r'(?<![\w:"/*-])([\w-]+(?:/[\w*-]+)+)')
+"""An asset key without `key:"..."` around it, as in `sources/handbook+`; Dagster would read its `+` as one step."""
 
 INSTANCE_CONFIG = "dagster.yaml"
 INSTANCE_TEMPLATE = """\
@@ -32,9 +44,17 @@ run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false
 retention: {schedule: {purge_after_days: 30}, sensor: {purge_after_days: {skipped: 2, failure: 14, success: 14}}}
 sensors: {use_threads: true, num_workers: 2}
 telemetry: {enabled: false}
+nux: {enabled: false}
 """
 """What a project's instance starts with; the project's own file is never overwritten. Runs wait in a queue, a killed
-run gives its pool slots back, ticks are pruned, nothing is reported to anybody."""
+run gives its pool slots back, ticks are pruned, nothing is reported to anybody and nobody is asked to sign up."""
+
+_IN_PROCESS_OVERRIDES: dict[str, object] = {
+    # Capturing would send this process's own output through files and four helper processes.
+    "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"},
+    # The build lock is held. A slot that a killed run has kept must not make this one wait.
+    "concurrency": {"pools": {"granularity": "run"}},
+}
 
 
 def build(
@@ -42,14 +62,16 @@ def build(
 ) -> BuildReport:
     """Read the sources, bring the store up to date and publish the serving artifact.
 
-    What has not changed is not embedded again. `select` is a Dagster asset selection (`sources/handbook+`); None is
-    everything. With `progress`, stderr shows how far it is. Errors of single files are in the report.
+    What has not changed is not embedded again. `select` is a Dagster asset selection (`sources/handbook+`: that source
+    and everything built from it); None is everything. With `progress`, stderr shows how far it is. Errors of single
+    files are in the report.
 
     Raises:
         ConfigError: there is no `ctx.toml`, or it is wrong.
         InvalidRequest: the selection is not valid or selects nothing (`invalid_selection`).
         Unavailable: another build runs for longer than `lock_seconds` (`build_busy`), or something needed is missing.
         CtxError: what an asset raised.
+        KeyboardInterrupt: Ctrl-C; what was written stays and the next build goes on from there.
     """
     started = time.monotonic()
     home = Path(home).expanduser().resolve()
@@ -75,15 +97,17 @@ def _materialize(home: Path, select: str | None, session: BuildSession, teller: 
     keys = _selected(definitions, select)
     teller.total(len(keys))
     with open_instance(home) as instance:
-        _bury_dead_runs(instance)
+        _fail_dead_runs(instance)
         result = definitions.resolve_job_def(BUILD_JOB).execute_in_process(
             instance=instance,
             asset_selection=keys,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             tags={BUILD_TAG: IN_PROCESS},
             raise_on_error=False,
         )
+        _prune_runs(home, instance, list(definitions.resolve_asset_graph().toposorted_asset_keys))
         if not result.success:
-            raise _failure(result.run_id, session.errors)
+            raise _failure(result, session.errors)
 
 
 def _selected(definitions: dg.Definitions, select: str | None) -> list[dg.AssetKey]:
@@ -94,7 +118,10 @@ def _selected(definitions: dg.Definitions, select: str | None) -> list[dg.AssetK
     if select is None:
         return list(graph.toposorted_asset_keys)
     try:
-        chosen = dg.AssetSelection.from_string(select).resolve(graph)
+        with warnings.catch_warnings():
+            # Dagster's own parser calls something of Dagster that is still in beta.
+            warnings.simplefilter("ignore", dg.BetaWarning)
+            chosen = dg.AssetSelection.from_string(_BARE_KEY.sub(r'key:"\1"', select)).resolve(graph)
     except Exception as refused:  # Dagster, its parser and its graph raise classes of their own.
         raise _bad_selection(graph, "the selection is not valid") from refused
     if not chosen:
@@ -121,45 +148,66 @@ def write_instance(home: Path) -> Path:
 
 @contextmanager
 def open_instance(home: Path) -> Generator[dg.DagsterInstance]:
-    """Open the project's own Dagster instance, whatever `DAGSTER_HOME` says."""
+    """Open the project's own Dagster instance for a run in this process, whatever `DAGSTER_HOME` says."""
     import dagster as dg
 
-    with dg.DagsterInstance.from_config(str(write_instance(home))) as instance:
+    # Of the constructors, this one alone takes a folder and overrides; nothing of it is temporary when it has a folder.
+    with dg.DagsterInstance.local_temp(str(write_instance(home)), overrides=_IN_PROCESS_OVERRIDES) as instance:
         yield instance
 
 
-def _bury_dead_runs(instance: dg.DagsterInstance) -> None:
-    """Fail builds that were killed, and give back the pool slots that nobody holds.
-
-    The build lock is ours, so no build is alive; without a daemon nobody else would do it, and this one would wait.
-    """
+def _fail_dead_runs(instance: dg.DagsterInstance) -> None:
+    """Fail builds that were killed: the build lock is ours, so none is alive, and no daemon may be there to notice."""
     import dagster as dg
-
-    from ctx_pipeline.assets.sources import STORE_POOL
-    from ctx_pipeline.assets.stages import ARTIFACT_POOL
 
     alive = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.NOT_STARTED]
     for run in instance.get_runs(dg.RunsFilter(tags={BUILD_TAG: IN_PROCESS}, statuses=alive)):
         instance.report_run_failed(run, "the process of this build ended before the build did")
-    slots = instance.event_log_storage
-    for pool in (STORE_POOL, ARTIFACT_POOL):
-        for run_id in slots.get_concurrency_info(pool).active_run_ids:
-            slots.free_concurrency_slots_for_run(run_id)
 
 
-def _failure(run_id: str, errors: dict[str, BaseException]) -> BaseException:
-    """Return what a failed run raises: what the first asset raised, when it is one of ours."""
+def _prune_runs(home: Path, instance: dg.DagsterInstance, assets: Sequence[dg.AssetKey]) -> None:
+    """Remove old finished runs, but none that an asset was last materialised by."""
+    import dagster as dg
+
+    finished = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+    runs = instance.get_run_ids(dg.RunsFilter(statuses=finished), limit=KEPT_RUNS + _PRUNED_RUNS)
+    if len(runs) <= KEPT_RUNS:
+        return
+    records = (record.asset_entry.last_materialization_record for record in instance.get_asset_records(assets))
+    needed = {record.run_id for record in records if record is not None}
+    for run_id in runs[KEPT_RUNS:]:
+        if run_id not in needed:
+            instance.delete_run(run_id)
+            # Dagster empties the run's own event file and leaves it there at its size.
+            for file in (home / ".ctx" / "dagster" / "history" / "runs").glob(f"{run_id}.db*"):
+                file.unlink(missing_ok=True)
+
+
+def _failure(result: dg.ExecuteInProcessResult, errors: dict[str, BaseException]) -> BaseException:
+    """Return what a failed run raises: what the first asset raised, when it is one of ours, or the interrupt."""
     asset, first = next(iter(errors.items()), ("its run", None))
-    if isinstance(first, (CtxError, KeyboardInterrupt)):
+    if _was_interrupted(result) or not isinstance(first, (Exception, type(None))):
+        return KeyboardInterrupt()
+    if isinstance(first, CtxError):
         return first
     failure = Unavailable(
         f"the build failed in {asset}" + (f": {type(first).__name__}" if first else ""),
-        where=f"run {run_id}",
+        where=f"run {result.run_id}",
         fix="open the run in `ctx dev`; it has the whole error",
         code="build_failed",
     )
     failure.__cause__ = first
     return failure
+
+
+def _was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """Dagster turns Ctrl-C into a failed run."""
+    import dagster as dg
+
+    ends = [
+        event.job_failure_data for event in result.all_events if event.event_type is dg.DagsterEventType.RUN_FAILURE
+    ]
+    return any(end.error is not None and str(end.error.cls_name).endswith("InterruptedError") for end in ends)
 
 
 def _report(session: BuildSession) -> BuildReport:

@@ -136,6 +136,7 @@ def demo(
             if not run.as_json:
                 title = f"“{question}” at {made.clock:%Y-%m-%dT%H:%M:%SZ}"
                 cli_context.show_pack(run, project, pack, None, title=title, hint=run.hinting(made.home))
+                run.show("\n")
     if run.as_json:
         run.emit({"home": made.home, "snapshots": snapshots})
     else:

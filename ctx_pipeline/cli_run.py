@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ctx_pipeline.contracts import Identity
     from ctx_pipeline.project import ContextProject
 
+PROGRAM = "ctx"
+"""What usage lines call us, however we were started."""
 DEBUG_VARIABLE = "CTX_DEBUG"
 COMMAND_ORDER = (
     *("init", "demo", "build", "status", "assemble", "expand", "explain", "why", "why-not"),
@@ -284,10 +286,11 @@ class CtxGroup(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Run one command line and exit."""
+        del prog_name, standalone_mode, windows_expand_args
         words = list(sys.argv[1:] if args is None else args)
         as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
         try:
-            result = super().main(words, prog_name or "ctx", complete_var, standalone_mode=False, **extra)
+            result = super().main(words, PROGRAM, complete_var, standalone_mode=False, **extra)
             code = result if isinstance(result, int) else 0
             if code == INTERRUPTED:
                 _report(CtxError("interrupted", code="interrupted"), as_json=as_json)

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.cli_views import Block, Column, Grid, Words, cell, number, short, way_in, why_in
+from ctx_pipeline.cli_views import (
+    ITEM_CELLS,
+    TEXT_CELLS,
+    Block,
+    Column,
+    Grid,
+    Words,
+    cell,
+    number,
+    short,
+    way_in,
+    why_in,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -140,19 +152,21 @@ def explain_view(snapshot_id: str, traces: Sequence[ContextDecisionTrace], hint:
     out = [trace for trace in traces if not trace.selected]
     head = f"Snapshot {snapshot_id}: {len(traces)} candidates, {len(chosen)} in, {len(out)} out"
     left = (
-        Column("item"),
+        Column("item", flexible=ITEM_CELLS),
         Column("version", style="dim"),
-        Column("kind"),
-        Column("found by"),
+        Column("found by", flexible=TEXT_CELLS),
         Column("score", right=True),
         Column("authority", right=True),
         Column("tokens", right=True),
     )
     inside = [(*_candidate(trace), trace.rendition.value if trace.rendition else "", why_in(trace)) for trace in chosen]
     outside = [(*_candidate(trace), str(trace.excluded_reason), way_in(trace)) for trace in out]
-    blocks: list[Block] = [Words(head), Grid("In", (*left, Column("shown"), Column("why in")), inside)]
+    blocks: list[Block] = [
+        Words(head),
+        Grid("In", (*left, Column("shown"), Column("why in", flexible=TEXT_CELLS)), inside),
+    ]
     if out:
-        columns = (*left, Column("reason", style="yellow"), Column("what would let it in"))
+        columns = (*left, Column("reason", style="yellow"), Column("what would let it in", flexible=TEXT_CELLS))
         blocks.append(Grid("Out", columns, outside))
     if traces:
         blocks.append(
@@ -166,7 +180,6 @@ def _candidate(trace: ContextDecisionTrace) -> tuple[str, ...]:
     return (
         trace.item_id,
         short(trace.version),
-        trace.kind,
         found,
         f"{trace.score:.3f}",
         str(trace.authority),
@@ -196,7 +209,13 @@ def why_view(traces: Sequence[ContextDecisionTrace]) -> list[Block]:
             *((f"feature {name}", f"{value:.4f}") for name, value in sorted(trace.features.items())),
         ]
         rows = [fact for fact in facts if fact[1]]
-        blocks.append(Grid(f"{trace.item_id} @ {trace.version}", (Column("fact", style="cyan"), Column("value")), rows))
+        blocks.append(
+            Grid(
+                f"{trace.item_id} @ {trace.version}",
+                (Column("fact", style="cyan"), Column("value", flexible=TEXT_CELLS)),
+                rows,
+            )
+        )
     return blocks
 
 
@@ -206,7 +225,12 @@ def probes_view(probes: Sequence[Probe], hint: Hint) -> list[Block]:
         (probe.item_id, probe.version, "visible" if probe.visible else "hidden", str(probe.code or ""))
         for probe in probes
     ]
-    columns = (Column("item"), Column("version"), Column("to you"), Column("reason", style="yellow"))
+    columns = (
+        Column("item", flexible=ITEM_CELLS),
+        Column("version"),
+        Column("to you"),
+        Column("reason", style="yellow"),
+    )
     words = (
         "You may see it; whether it goes into a pack is decided per request"
         if any(p.visible for p in probes)
@@ -236,10 +260,10 @@ def diff_view(diff: SnapshotDiff) -> list[Block]:
         return [head, Words("Nothing changed")]
     columns = (
         Column("change", style="cyan"),
-        Column("item"),
+        Column("item", flexible=ITEM_CELLS),
         Column("version", style="dim"),
         Column("from, to"),
-        Column("reason"),
+        Column("reason", flexible=TEXT_CELLS),
     )
     return [head, Grid("", columns, rows)]
 
@@ -256,21 +280,17 @@ def items_view(rows: Sequence[ItemRow], limit: int, hint: Hint) -> list[Block]:
         built, hidden = hint("status"), hint("why-not", "ITEM")
         return [Words(f"No items that you can see\n  {built}  # what has been built\n  {hidden}  # why one is hidden")]
     columns = (
-        Column("item"),
+        Column("item", flexible=ITEM_CELLS),
         Column("version", style="dim"),
-        Column("kind", style="cyan"),
-        Column("source"),
         Column("authority", right=True),
         Column("trust"),
         Column("tokens", right=True),
-        Column("title"),
+        Column("title", flexible=TEXT_CELLS),
     )
     lines = [
         (
             row.item_id,
             short(row.version),
-            row.kind,
-            row.source,
             str(row.authority),
             row.trust,
             number(row.tokens),
@@ -342,7 +362,11 @@ def snapshots_view(snapshots: Sequence[ContextSnapshot], hint: Hint) -> list[Blo
 
 def config_view(rows: Sequence[SettingRow], *, origin: bool) -> list[Block]:
     """Return the settings in force."""
-    columns = (Column("key", style="cyan"), Column("value"), *((Column("origin", style="dim"),) if origin else ()))
+    columns = (
+        Column("key", style="cyan"),
+        Column("value", flexible=TEXT_CELLS),
+        *((Column("origin", style="dim"),) if origin else ()),
+    )
     return [Grid("", columns, [tuple(row) if origin else (row.key, row.value) for row in rows])]
 
 
@@ -352,6 +376,15 @@ def doctor_view(diagnosis: Diagnosis) -> list[Block]:
     counts = {state: sum(check.state == state for check in diagnosis.checks) for state in ("ok", "warn", "fail")}
     words = ", ".join(f"{count} {state}" for state, count in counts.items())
     return [
-        Grid("", (Column("state"), Column("check", style="cyan"), Column("finding"), Column("fix")), rows),
+        Grid(
+            "",
+            (
+                Column("state"),
+                Column("check", style="cyan"),
+                Column("finding", flexible=TEXT_CELLS),
+                Column("fix", flexible=TEXT_CELLS),
+            ),
+            rows,
+        ),
         Words(words),
     ]

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 PLAIN_WIDTH = 100_000
 """Columns where nobody looks at a screen: nothing is folded or cut, so that other programs can read the lines."""
+ITEM_CELLS = 24
+TEXT_CELLS = 10
+"""Least width of ids and of words on a terminal."""
+ROOMY = 100
+"""Columns of a terminal below which every column of a table may be folded."""
 BAR_CELLS = 30
 SHOWN_OUT = 15
 """Rows of what stayed out; `ctx explain` has them all."""
@@ -47,6 +52,8 @@ class Column:
     right: bool = False
     """Numbers stand right."""
     style: str = ""
+    flexible: int = 0
+    """Gives way first where a terminal is narrow, down to this many cells; 0 keeps its lines whole while it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +118,24 @@ def layout(blocks: Sequence[Block], stream: TextIO) -> str:
         if isinstance(block, Words):
             console.print(Text(block.text, style=block.style if terminal else ""), soft_wrap=True)
         else:
-            console.print(_table(block, terminal=terminal))
+            console.print(_table(block, console.width, terminal=terminal))
     lines = [line.rstrip() for line in page.getvalue().split("\n")]
     return "\n".join(lines)
 
 
-def _table(grid: Grid, *, terminal: bool) -> Table:
+def _table(grid: Grid, width: int, *, terminal: bool) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    roomy = terminal and width >= ROOMY
     table = Table(
         title=Text(grid.title, style="bold" if terminal else "") if grid.title else None,
         title_justify="left",
         box=box.SIMPLE_HEAD if terminal else None,
         padding=(0, 2, 0, 0),
         pad_edge=False,
+        show_edge=False,
         header_style="dim" if terminal else "",
     )
     for column in grid.columns:
@@ -135,6 +144,8 @@ def _table(grid: Grid, *, terminal: bool) -> Table:
             justify="right" if column.right else "left",
             style=column.style if terminal else None,
             overflow="fold",
+            no_wrap=roomy and not column.flexible,
+            min_width=column.flexible or None if roomy else None,
         )
     for row in grid.rows:
         table.add_row(*(Text(cell(value)) for value in row))
@@ -165,7 +176,17 @@ def pack_view(
         blocks.append(_conflicts(pack.conflicts))
     if pack.warnings:
         rows = [(warning.code, warning.item_id or "", warning.message) for warning in pack.warnings]
-        blocks.append(Grid("Warnings", (Column("code", style="yellow"), Column("item"), Column("message")), rows))
+        blocks.append(
+            Grid(
+                "Warnings",
+                (
+                    Column("code", style="yellow"),
+                    Column("item", flexible=ITEM_CELLS),
+                    Column("message", flexible=TEXT_CELLS),
+                ),
+                rows,
+            )
+        )
     out = [trace for trace in traces if not trace.selected]
     if pack.denied:
         blocks.append(Words(f"Denied by permission, counted and never named: {_counts(pack.denied)}"))
@@ -204,11 +225,11 @@ def _shown(pack: ContextPack, traces: dict[tuple[str, str], ContextDecisionTrace
     ]
     columns = (
         Column("section", style="cyan"),
-        Column("item"),
+        Column("item", flexible=ITEM_CELLS),
         Column("version", style="dim"),
         Column("shown"),
         Column("tokens", right=True),
-        Column("why in"),
+        Column("why in", flexible=TEXT_CELLS),
     )
     return Grid(f"In the pack: {len(pack.items)} items, {len(pack.capabilities)} tools", columns, rows)
 
@@ -262,7 +283,14 @@ def _conflicts(conflicts: Sequence[ConflictRecord]) -> Grid:
         for conflict in conflicts
     ]
     return Grid(
-        "Conflicts", (Column("subject", style="cyan"), Column("winner"), Column("losers"), Column("reason")), rows
+        "Conflicts",
+        (
+            Column("subject", style="cyan"),
+            Column("winner", flexible=TEXT_CELLS),
+            Column("losers", flexible=TEXT_CELLS),
+            Column("reason"),
+        ),
+        rows,
     )
 
 
@@ -275,10 +303,10 @@ def stayed_out(out: Sequence[ContextDecisionTrace], all_of_them: str) -> list[Bl
         (trace.item_id, short(trace.version), str(trace.excluded_reason), way_in(trace)) for trace in ranked[:SHOWN_OUT]
     ]
     columns = (
-        Column("item"),
+        Column("item", flexible=ITEM_CELLS),
         Column("version", style="dim"),
         Column("reason", style="yellow"),
-        Column("what would let it in"),
+        Column("what would let it in", flexible=TEXT_CELLS),
     )
     blocks: list[Block] = [Grid(f"Stayed out: {len(out)}", columns, rows)]
     if len(out) > SHOWN_OUT:

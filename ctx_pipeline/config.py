@@ -137,6 +137,8 @@ class SourceConfig(Section):
     owner: Name | None = None
     """Team or person who answers for the source; shown in the asset graph."""
     max_file_bytes: Annotated[int, Field(ge=1)] = 32 * 1024 * 1024
+    allow_private: bool = False
+    """Web sources: also read pages of private, loopback and carrier-grade addresses, and of any port."""
 
     @model_validator(mode="after")
     def _somewhere(self) -> SourceConfig:
@@ -245,6 +247,13 @@ class LoadedConfig:
     config: ProjectConfig
     home: Path
     _layer: Layer
+
+    @property
+    def embedder_model(self) -> str:
+        """The embedder's name; a path that exists relative to `ctx.toml` becomes absolute."""
+        model = self.config.embedder.model
+        local = self.home / model
+        return str(local) if "/" in model and local.is_dir() else model
 
     def rows(self) -> list[SettingRow]:
         """Return every setting in the order of `ProjectConfig`; empty keys of sources and models are left out."""

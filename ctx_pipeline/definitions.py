@@ -1,5 +1,8 @@
 """The Dagster code location: one asset graph per context project, the project that `CTX_HOME` names."""
 
+# pyright: reportUnknownMemberType=false
+# Dagster's annotations leave type parameters out.
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -36,7 +39,6 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
     home = home.resolve()
     is_project = (home / "ctx.toml").is_file()
     config = load_config(home).config if is_project else ProjectConfig()
-    level = "WARNING" if session is None else "CRITICAL"
     build_all = _build_job(config.project.name if is_project else None)
     return dg.Definitions(
         assets=[*source_assets(config), *stage_assets(config)],
@@ -51,8 +53,6 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
         },
         # One process per run: the stages share the rows they have read, and libraries are loaded once.
         executor=dg.in_process_executor,
-        # The console is for people; the instance keeps every event.
-        loggers={"console": dg.colored_console_logger.configured({"log_level": level})},
         metadata=_metadata(home, is_project=is_project),
     )
 

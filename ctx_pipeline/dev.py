@@ -1,4 +1,4 @@
-"""Run a project's asset graph for people: the Dagster web server and its daemon, until interrupted."""
+"""Run a project's asset graph for people: Dagster's web server, daemon and code server, until interrupted."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -20,11 +20,15 @@ from ctx_pipeline.config import load_config
 from ctx_pipeline.errors import InvalidRequest, Unavailable
 
 MODULE = "ctx_pipeline.definitions"
+LOCATION = "ctx_pipeline"
+"""Name of the code location; part of a sensor's identity, so that its state survives restarts."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 START_SECONDS = 180.0
-"""How long the web server may take to answer; it imports the project's code twice on a busy machine."""
-STOP_SECONDS = 15.0
-"""How long a process may take to end after it was asked to, before it is killed."""
+"""How long a process may take to answer; most of it is imports on a busy machine."""
+STOP_SECONDS = 10.0
+"""How long a process may take to end after it was asked to, before it is asked once more."""
+GROUP_SECONDS = 5.0
+"""How long the rest of its group, such as a run, may take before it is killed."""
 
 _POLL_SECONDS = 0.25
 _DIE_WITH_PARENT = (
@@ -34,22 +38,27 @@ _DIE_WITH_PARENT = (
 """Runs a module in a process that the kernel ends with its parent (prctl(2), PR_SET_PDEATHSIG = 1), even one killed."""
 
 
-@dataclass(frozen=True, slots=True)
 class DevServer:
-    """A running web server and daemon."""
+    """A running web server, with its daemon and code server."""
 
-    url: str
-    processes: tuple[subprocess.Popen[bytes], ...]
+    def __init__(self, url: str, group: _Group) -> None:
+        self.url = url
+        self._group = group
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The process ids by what they are; each leads a process group."""
+        return {name: process.pid for name, process in self._group.processes.items()}
 
     def wait(self) -> None:
-        """Return when one of the processes has ended.
+        """Wait until interrupted.
 
         Raises:
-            Unavailable: it ended by itself (`dev_ended`).
+            Unavailable: one of the processes ended by itself (`dev_ended`).
         """
-        while all(process.poll() is None for process in self.processes):
+        while not (ended := self._group.ended()):
             time.sleep(_POLL_SECONDS)
-        raise _ended(self.processes, "has ended")
+        raise _unavailable(f"{ended} ended", "dev_ended")
 
 
 def dev(home: str | Path, host: str = "127.0.0.1", port: int | None = None, *, log_level: str = "warning") -> None:
@@ -74,7 +83,7 @@ def dev(home: str | Path, host: str = "127.0.0.1", port: int | None = None, *, l
 def start_dev(
     home: str | Path, host: str = "127.0.0.1", port: int | None = None, *, log_level: str = "warning"
 ) -> Generator[DevServer]:
-    """Run the web server and the daemon while the block runs; both have ended when it returns."""
+    """Run the asset graph while the block runs; every process has ended when it returns."""
     home = Path(home).expanduser().resolve()
     load_config(home)
     if host not in LOOPBACK:
@@ -89,16 +98,36 @@ def start_dev(
     folder = write_instance(home)
     number = _free_port(host, port)
     environment = {**os.environ, "CTX_HOME": str(home), "DAGSTER_HOME": str(folder)}
-    arguments = ["-m", MODULE, "--log-level", log_level, "--code-server-log-level", log_level]
-    address = f"[{host}]" if ":" in host else host
-    commands = (
-        ["dagster_webserver", "-h", host, "-p", str(number), *arguments],
-        ["dagster._daemon", "run", *arguments],
+    url = f"http://[{host}]:{number}" if ":" in host else f"http://{host}:{number}"
+    # A folder of our own: the socket has no login, its path has to be short (108 bytes, unix(7)), and a process that
+    # starts in a project would import the project's files under the names of libraries.
+    with tempfile.TemporaryDirectory(prefix="ctx-dev-") as scratch, _terminations_interrupt():
+        group = _Group(environment, Path(scratch))
+        try:
+            _start_all(group, Path(scratch), host, number, log_level)
+            server = DevServer(url, group)
+            _wait_until_up(group, lambda: _answers(f"{url}/server_info"))
+            yield server
+        finally:
+            group.stop()
+
+
+def _start_all(group: _Group, scratch: Path, host: str, port: int, log_level: str) -> None:
+    """Start the code server, and when it is up the web server and the daemon, which share it.
+
+    Without it each of the two would load the definitions in a process of its own, and the daemon anew every minute.
+    """
+    socket_path = scratch / "code.sock"
+    workspace = scratch / "workspace.yaml"
+    workspace.write_text(
+        f'load_from:\n  - grpc_server: {{socket: "{socket_path}", location_name: {LOCATION}}}\n', encoding="utf-8"
     )
-    with _terminations_interrupt(), _running(commands, environment, home) as processes:
-        server = DevServer(f"http://{address}:{number}", processes)
-        _wait_until_up(server)
-        yield server
+    code = ["-m", MODULE, "-s", str(socket_path), "--location-name", LOCATION, "--log-level", log_level]
+    group.start("code server", ["dagster", "code-server", "start", "--use-python-environment-entry-point", *code])
+    _wait_until_up(group, lambda: _accepts(socket_path))
+    level = ["--log-level", log_level]
+    group.start("web server", ["dagster_webserver", "-h", host, "-p", str(port), "-w", str(workspace), *level])
+    group.start("daemon", ["dagster._daemon", "run", "-w", str(workspace), *level])
 
 
 def _free_port(host: str, port: int | None) -> int:
@@ -141,30 +170,57 @@ def _terminations_interrupt() -> Generator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def _running(
-    commands: Sequence[Sequence[str]], environment: dict[str, str], folder: Path
-) -> Generator[tuple[subprocess.Popen[bytes], ...]]:
-    """Run modules as children, each leader of its own process group; the groups are gone afterwards."""
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        processes.extend(_start(command, environment, folder) for command in commands)
-        yield tuple(processes)
-    finally:
-        _stop(processes)
+class _Group:
+    """Child processes, each leader of its own process group."""
+
+    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._environment = environment
+        self._folder = folder
+
+    def start(self, name: str, command: Sequence[str]) -> None:
+        """Run a Python module as a child."""
+        # The arguments are ours; the host and the port were checked.
+        self.processes[name] = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", _DIE_WITH_PARENT, *command],
+            env=self._environment,
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno() if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
+            # A group of its own: Ctrl-C reaches the children through us, once, and the group is stopped as a whole.
+            process_group=0,
+        )
+
+    def ended(self) -> str:
+        """Return which processes have ended by themselves; empty when none has."""
+        codes = ((name, process.poll()) for name, process in self.processes.items())
+        return " and ".join(f"the {name} (exit {code})" for name, code in codes if code is not None)
+
+    def stop(self) -> None:
+        """Ask every process to end, the last one first, then end what is left of their groups: run workers too."""
+        with _uninterrupted():
+            for name in ("daemon", "web server", "code server"):
+                process = self.processes.get(name)
+                if process is not None:
+                    _end(process)
+            for process in self.processes.values():
+                _signal_group(process.pid, signal.SIGTERM)
+            _wait_until(lambda: not any(_group_lives(p.pid) for p in self.processes.values()), GROUP_SECONDS)
+            for process in self.processes.values():
+                _signal_group(process.pid, signal.SIGKILL)
+                process.wait()
 
 
-def _start(command: Sequence[str], environment: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
-    # The arguments are ours; the host and the port were checked.
-    return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", _DIE_WITH_PARENT, *command],
-        env=environment,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno() if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
-        # A group of its own: Ctrl-C reaches the children through us, once, and the group is stopped as a whole.
-        process_group=0,
-    )
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number, seconds in ((signal.SIGINT, STOP_SECONDS), (signal.SIGTERM, GROUP_SECONDS)):
+        if process.poll() is None:
+            process.send_signal(number)
+            _wait_until(lambda: process.poll() is not None, seconds)
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
 
 
 def _has_descriptor(stream: object) -> bool:
@@ -172,25 +228,6 @@ def _has_descriptor(stream: object) -> bool:
         return isinstance(stream.fileno(), int)  # type: ignore[attr-defined]
     except (AttributeError, OSError, ValueError):
         return False
-
-
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask every process to end, then end what is left of its group."""
-    asked: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
-    with _uninterrupted():
-        for number in asked:
-            for process in processes:
-                if process.poll() is None:
-                    process.send_signal(number)
-            _wait_for(processes, STOP_SECONDS / len(asked))
-        for process in processes:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGTERM)
-        _wait_until(lambda: not any(_group_lives(process.pid) for process in processes), STOP_SECONDS / 3)
-        for process in processes:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 @contextmanager
@@ -215,40 +252,44 @@ def _group_lives(group: int) -> bool:
     return True
 
 
-def _wait_for(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    _wait_until(lambda: all(process.poll() is not None for process in processes), seconds)
-
-
 def _wait_until(done: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not done() and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
 
 
-def _wait_until_up(server: DevServer) -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+def _wait_until_up(group: _Group, is_up: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if any(process.poll() is not None for process in server.processes):
-            raise _ended(server.processes, "did not start")
-        with suppress(urllib.error.URLError, OSError), opener.open(f"{server.url}/server_info", timeout=5):
-            return
+    while not is_up():
+        if ended := group.ended():
+            raise _unavailable(f"{ended} did not start", "dev_not_started")
+        if time.monotonic() > deadline:
+            raise _unavailable(f"the asset graph does not answer after {START_SECONDS:.0f} s", "dev_not_started")
         time.sleep(_POLL_SECONDS)
-    raise Unavailable(
-        f"the asset graph does not answer after {START_SECONDS:.0f} s",
-        where=server.url,
-        fix="look at the messages above; `dg check defs` shows what is wrong with the graph",
-        code="dev_not_started",
-    )
 
 
-def _ended(processes: Sequence[subprocess.Popen[bytes]], what: str) -> Unavailable:
-    names = ("web server", "daemon")
-    codes = [(name, process.poll()) for name, process in zip(names, processes, strict=True)]
-    ended = [f"{name} (exit {code})" for name, code in codes if code is not None]
+def _answers(url: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=5):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _accepts(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def _unavailable(message: str, code: str) -> Unavailable:
     return Unavailable(
-        f"the {' and the '.join(ended)} {what}",
+        message,
         where="ctx dev",
         fix="look at the messages above; `dg check defs` shows what is wrong with the graph",
-        code="dev_not_started" if what == "did not start" else "dev_ended",
+        code=code,
     )

@@ -228,7 +228,7 @@ def _embedder(loaded: LoadedConfig) -> Check:
     from ctx_pipeline.index.artifact import Layout, read_pointer
     from ctx_pipeline.index.embedder import load_embedder
 
-    model = load_embedder(loaded.config.embedder.model)
+    model = load_embedder(loaded.embedder_model)
     vector = model.embed_query(SAMPLE)
     if vector.shape != (model.dim,) or not vector.any():
         raise Corrupt("the embedder gives no vector", where="[embedder] model", fix="reinstall the embedder's package")

@@ -8,20 +8,24 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ctx_pipeline.contracts import (
+    BudgetReport,
+    Capability,
+    ConflictRecord,
     ContextPack,
     ContextPolicy,
     ContextRequest,
     GateCheck,
     Identity,
     ModelProfile,
+    PackSection,
     PackWarning,
 )
 from ctx_pipeline.contracts.render import SECTION_FOOTER
-from ctx_pipeline.errors import GateFailed
+from ctx_pipeline.errors import GateFailed, InvalidRequest
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import assemble, budget, discover, gate, rank, snapshot, transform
 from ctx_pipeline.stages import filter as filter_stage
@@ -54,6 +58,20 @@ class Call:
     at: datetime
     refreshed: Mapping[str, int]
     """When each source was last read, in microseconds since 1970."""
+
+    def viewer(self) -> Viewer:
+        """Return who looks, in which role, for which task."""
+        return Viewer.of(
+            self.identity,
+            task_type=self.request.task.type,
+            agent_role=self.request.agent_role,
+            trust_floor=self.policy.trust_floor,
+        )
+
+    def clock(self) -> Clock:
+        """Return now, and which version of the world."""
+        as_of = self.request.as_of
+        return Clock(at=micros(self.at), as_of=None if as_of is None else micros(as_of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +109,38 @@ class Engine:
         """Turn one call into a pack. `seconds` collects the wall time of each stage.
 
         Raises:
+            InvalidRequest: the index holds no token counts for the profile's encoding.
             BudgetTooSmall: what may never be dropped does not fit.
-            GateFailed: a hard preflight check failed; the error carries the record to store.
+            GateRefusal: a hard preflight check failed; it carries the record to store.
         """
         timer = _Timer(seconds)
-        request, policy, profile = call.request, call.policy, call.profile
-        viewer = Viewer.of(
-            call.identity, task_type=request.task.type, agent_role=request.agent_role, trust_floor=policy.trust_floor
+        chosen = self._choose(call, view, timer)
+        shown = _show(chosen, call, view)
+        timer.done("assemble")
+        findings = gate.check(
+            chosen.candidates,
+            call.request,
+            policy=call.policy,
+            conflicts=chosen.conflicts,
+            visible=_still_visible(chosen.candidates, view, call),
+            total_tokens=shown.total_tokens,
+            usable=chosen.report.usable,
         )
-        clock = Clock(at=micros(call.at), as_of=None if request.as_of is None else micros(request.as_of))
-        encoding = profile.encoding
+        timer.done("gate")
+        request_hash = snapshot.request_hash(call.request)
+        pack = _pack(call, view, chosen, shown, findings, request_hash)
+        result = Assembled(pack, chosen.candidates, _recorder(call, pack, chosen.candidates, request_hash))
+        timer.done("snapshot")
+        hard = tuple(finding for finding in findings if finding.check in call.policy.hard_gates)
+        if hard:
+            raise GateRefusal(result, hard)
+        return result
+
+    def _choose(self, call: Call, view: ServingView, timer: _Timer) -> _Chosen:
+        """Run the stages that decide: discover, filter, rank, budget."""
+        request, policy, encoding = call.request, call.policy, call.profile.encoding
+        _check_encoding(view, encoding)
+        viewer, clock = call.viewer(), call.clock()
         vector = self.query_vector(discover.query_text(request)) if view.reader.rows else None
         timer.done("embed")
         found = discover.serve(
@@ -110,72 +150,100 @@ class Engine:
             clock=clock,
             vector=vector,
             limit=policy.candidate_limit,
-            tokens_of=lambda text: count_tokens(text, encoding),
+            tokens_of=partial(count_tokens, encoding=encoding),
             encoding=encoding,
         )
         timer.done("discover")
         kept = filter_stage.serve(found.candidates, view, viewer, clock)
         timer.done("filter")
-        ranked = rank.serve(kept, view, policy=policy, clock=clock, refreshed=call.refreshed)
+        ranked = rank.serve(kept, view, policy=policy, clock=clock, refreshed=call.refreshed, request=request)
         timer.done("rank")
-        headings = heading_tokens(encoding)
-        budgeted = budget.serve(ranked.candidates, request, profile=profile, policy=policy, heading_tokens=headings)
-        candidates = budgeted.candidates
-        timer.done("budget")
-
-        def text_of(candidate: Candidate) -> str:
-            return transform.serve(candidate, view.reader)
-
-        sections = assemble.serve(candidates, text_of, headings)
-        tools = assemble.capabilities(candidates, text_of)
-        total = assemble.total_tokens(sections, tools)
-        timer.done("assemble")
-        findings = gate.check(
-            candidates,
+        budgeted = budget.serve(
+            ranked.candidates,
             request,
+            profile=call.profile,
             policy=policy,
-            conflicts=ranked.conflicts,
-            visible=_still_visible(candidates, view, viewer, clock),
-            total_tokens=total,
-            usable=budgeted.report.usable,
+            heading_tokens=heading_tokens(encoding),
         )
-        timer.done("gate")
-        pack_hash = assemble.pack_hash(sections, tools, policy.policy_version)
-        request_hash = snapshot.request_hash(request)
-        snapshot_id = snapshot.snapshot_id(
+        timer.done("budget")
+        denied = {code.value: number for code, number in found.denied.items()}
+        return _Chosen(budgeted.candidates, budgeted.report, ranked.conflicts, denied)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What the deciding stages found."""
+
+    candidates: list[Candidate]
+    report: BudgetReport
+    conflicts: tuple[ConflictRecord, ...]
+    denied: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the model will see."""
+
+    sections: tuple[PackSection, ...]
+    tools: tuple[Capability, ...]
+    total_tokens: int
+
+
+def _show(chosen: _Chosen, call: Call, view: ServingView) -> _Shown:
+    def text_of(candidate: Candidate) -> str:
+        return transform.serve(candidate, view.reader)
+
+    sections = assemble.serve(chosen.candidates, text_of, heading_tokens(call.profile.encoding))
+    tools = assemble.capabilities(chosen.candidates, text_of)
+    return _Shown(sections, tools, assemble.total_tokens(sections, tools))
+
+
+def _pack(
+    call: Call,
+    view: ServingView,
+    chosen: _Chosen,
+    shown: _Shown,
+    findings: tuple[gate.GateFinding, ...],
+    request_hash: str,
+) -> ContextPack:
+    pack_hash = assemble.pack_hash(shown.sections, shown.tools, call.policy.policy_version)
+    return ContextPack(
+        pack_id="pack_" + pack_hash[:32],
+        snapshot_id=snapshot.snapshot_id(
             call.identity,
             call.at,
             request_hash,
             sha256_hex(pack_hash + canonical_json(dict(call.refreshed))),
             view.reader.content_hash,
             view.overlay_sequence,
+        ),
+        sections=shown.sections,
+        capabilities=shown.tools,
+        conflicts=chosen.conflicts,
+        warnings=(*_request_warnings(call), *gate.warnings_of(findings)),
+        budget=chosen.report,
+        total_tokens=shown.total_tokens,
+        prefix=assemble.prefix_of(shown.sections),
+        policy_version=call.policy.policy_version,
+        ranking_version=rank.RANKING_VERSION,
+        compaction_version=assemble.COMPACTION_VERSION,
+        index_version=view.reader.content_hash,
+        overlay_sequence=view.overlay_sequence,
+        tokenizer=call.profile.encoding,
+        denied=chosen.denied,
+        tool_context=call.request.tool_context,
+        hash=pack_hash,
+    )
+
+
+def _check_encoding(view: ServingView, encoding: str) -> None:
+    if encoding not in view.reader.tokens:
+        raise InvalidRequest(
+            f"the index has no token counts for encoding {encoding!r}",
+            where="model profile",
+            fix=f"add {encoding!r} to encodings in the [engine] table of ctx.toml and run `ctx build`",
+            code="encoding_not_built",
         )
-        pack = ContextPack(
-            pack_id="pack_" + pack_hash[:32],
-            snapshot_id=snapshot_id,
-            sections=sections,
-            capabilities=tools,
-            conflicts=ranked.conflicts,
-            warnings=(*_request_warnings(call), *gate.warnings_of(findings)),
-            budget=budgeted.report,
-            total_tokens=total,
-            prefix=assemble.prefix_of(sections),
-            policy_version=policy.policy_version,
-            ranking_version=rank.RANKING_VERSION,
-            compaction_version=assemble.COMPACTION_VERSION,
-            index_version=view.reader.content_hash,
-            overlay_sequence=view.overlay_sequence,
-            tokenizer=encoding,
-            denied={code.value: number for code, number in found.denied.items()},
-            tool_context=request.tool_context,
-            hash=pack_hash,
-        )
-        result = Assembled(pack, candidates, _recorder(call, pack, candidates, request_hash))
-        timer.done("snapshot")
-        hard = [finding for finding in findings if finding.check in policy.hard_gates]
-        if hard:
-            raise GateRefusal(result, tuple(hard))
-        return result
 
 
 class GateRefusal(Exception):
@@ -190,7 +258,7 @@ class GateRefusal(Exception):
         """Return the error that the caller sees."""
         first = self.findings[0]
         fixes = {
-            GateCheck.REQUIRED_CONTEXT_PRESENT: "add a source with such items, raise the budget, or drop the requirement",
+            GateCheck.REQUIRED_CONTEXT_PRESENT: "add a source with such items, raise the budget, or require less",
             GateCheck.TOKEN_BUDGET_OK: "raise the budget",
         }
         return GateFailed(
@@ -224,18 +292,23 @@ def heading_tokens(encoding: str) -> dict[str, int]:
     }
 
 
-def _still_visible(candidates: list[Candidate], view: ServingView, viewer: Viewer, clock: Clock) -> list[bool]:
+def _still_visible(candidates: list[Candidate], view: ServingView, call: Call) -> list[bool]:
     import numpy as np
 
     rows = np.fromiter((c.row for c in candidates if c.selected and c.row != REQUEST_ROW), np.intp)
-    return [code == 0 for code in view.codes(rows, viewer, clock).tolist()]
+    return [code == 0 for code in view.codes(rows, call.viewer(), call.clock()).tolist()]
 
 
 def _request_warnings(call: Call) -> tuple[PackWarning, ...]:
-    if call.request.phase in call.policy.phases:
-        return ()
-    message = f"phase {call.request.phase!r} is not in policy {call.policy.name!r}; its default rules apply"
-    return (PackWarning(code="unknown_phase", message=message),)
+    request = call.request
+    found: list[tuple[str, str]] = []
+    if request.phase not in call.policy.phases:
+        found.append(("unknown_phase", f"policy {call.policy.name!r} has no such phase; its default rules apply"))
+    if request.cost_budget is not None:
+        found.append(("not_enforced", "cost_budget is recorded, but not enforced yet"))
+    if request.deadline_ms is not None:
+        found.append(("not_enforced", "deadline_ms is recorded, but not enforced yet"))
+    return tuple(PackWarning(code=code, message=message) for code, message in found)
 
 
 def _recorder(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -67,12 +67,13 @@ def refresh(source: SourceConfig, batch: SourceBatch, store: Store, ledger: Ledg
     with store.writer():
         stored = _stored_versions(store, source.name)
         patches = fold(ledger.overlay_since(0))
-        changes = plan_changes(source, batch, stored, patches, _failed_items(store, source, batch, stored))
+        failed = _failed_items(store, source, batch, stored)
+        changes = plan_changes(source, batch, stored, patches, failed, _facts_reader(store, source.name))
         rows = _rows(changes.new, ledger, now)
         if rows:
             store.append(rows)
         ledger.append_overlay(
-            [*_overlay("retired", changes.withdrawn, now), *_overlay("restored", changes.restored, now)]
+            [*_overlay("restored", changes.restored, now), *_overlay("retired", changes.withdrawn, now)]
         )
         ledger.append_events(_events(rows, now))
     return SourceReport(
@@ -93,10 +94,12 @@ def plan_changes(
     stored: dict[Key, list[Stored]],
     patches: dict[ItemKey, Patch],
     kept: frozenset[Key],
+    facts_of: Callable[[int], str],
 ) -> Changes:
     """Compare a batch with what is stored. Pure.
 
-    `kept` are items that may not be retired now, because the file they came from could not be read.
+    `kept` are items that may not be retired now, because the file they came from could not be read. `facts_of` returns
+    the `facts_hash` of a stored row by its sequence.
     """
     new: list[ContextItem] = []
     errors: list[FileError] = []
@@ -115,7 +118,7 @@ def plan_changes(
             seen.setdefault(key, []).append(item.version)
             continue
         seen.setdefault(key, []).append(named.version)
-        if _is_stored(named, versions):
+        if _is_stored(named, versions, facts_of):
             reused += 1
         else:
             new.append(named)
@@ -179,12 +182,42 @@ def _versioned(item: ContextItem, versions: Sequence[Stored]) -> ContextItem | N
     return item.model_copy(update={"version": f"{item.version}+{item.content_hash[:8]}"})
 
 
-def _is_stored(item: ContextItem, versions: Sequence[Stored]) -> bool:
-    """A declared version is stored once; one that is a content hash counts only as the newest."""
-    digest = sha256_hex(canonical_json(item.model_dump(mode="json")))
+def _is_stored(item: ContextItem, versions: Sequence[Stored], facts_of: Callable[[int], str]) -> bool:
+    """A declared version is stored once; one that is a content hash counts only as the newest.
+
+    A declared version whose content went to another one and back is stored again, so that it is the newest.
+    """
     if declared_version(item.version) is not None:
-        return any(entry.version == item.version and entry.item_hash == digest for entry in versions)
-    return bool(versions) and versions[-1].version == item.version and versions[-1].item_hash == digest
+        versions = [e for e in versions if e.version == item.version or e.version.startswith(f"{item.version}+")]
+    if not versions or versions[-1].version != item.version:
+        return False
+    last = versions[-1]
+    if last.item_hash == sha256_hex(canonical_json(item.model_dump(mode="json"))):
+        return True
+    return last.content_hash == item.content_hash and facts_of(last.seq) == facts_hash(item)
+
+
+def facts_hash(item: ContextItem) -> str:
+    """Return a hash of everything about an item but the version of its file: an edit elsewhere does not change it."""
+    facts = item.model_dump(mode="json")
+    facts["provenance"]["source_version"] = None
+    return sha256_hex(canonical_json(facts))
+
+
+def _facts_reader(store: Store, source: str) -> Callable[[int], str]:
+    """Return what reads the rows of a source when it is first asked."""
+    known: dict[int, str] = {}
+
+    def facts_of(seq: int) -> str:
+        if not known:
+            table = store.scan()
+            names = ("source", "seq", "item_json")
+            for name, number, text in zip(*(table.column(n).to_pylist() for n in names), strict=True):
+                if name == source:
+                    known[number] = facts_hash(ContextItem.model_validate_json(text))
+        return known.get(seq, "")
+
+    return facts_of
 
 
 def _withdrawn(
@@ -196,7 +229,9 @@ def _withdrawn(
     withdrawn: list[ItemKey] = []
     for key, versions in stored.items():
         if key in seen:
-            withdrawn.extend(_newer_than_batch(key, versions, seen[key], patches))
+            # Restoring the item restores all its versions, so what was withdrawn before is withdrawn anew.
+            known = {} if _is_retired(patches, (*key, None)) else patches
+            withdrawn.extend(_newer_than_batch(key, versions, seen[key], known))
         elif key not in kept and not _is_retired(patches, (*key, None)):
             withdrawn.append((*key, None))
     return withdrawn

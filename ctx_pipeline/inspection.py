@@ -89,7 +89,7 @@ def inspect_expand(
     return PackItem(
         item_id=item_id,
         version=reader.text("version", row),
-        kind=KINDS[reader.kind[row]],
+        kind=KINDS[int(reader.kind[row])],
         title=reader.text("title", row),
         rendition=shown,
         tokens=tokens[list(Rendition).index(shown)],
@@ -123,8 +123,8 @@ def inspect_items(
         ItemRow(
             item_id=reader.text("item_id", row),
             version=reader.text("version", row),
-            kind=KINDS[reader.kind[row]],
-            source=reader.sources[reader.source[row]]["name"],
+            kind=KINDS[int(reader.kind[row])],
+            source=reader.sources[int(reader.source[row])]["name"],
             title=reader.text("title", row),
             authority=int(reader.authority[row]),
             trust=view.labels[view.state.scope[row]].trust,

@@ -5,7 +5,7 @@ Every method can be called alone, in any process, in the order of the graph; eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 LOADED_ALWAYS = frozenset({SourceKind.INSTRUCTIONS})
 """Kinds that go into every pack unless `when_to_load` says otherwise."""
+
+SAMPLE_ROWS = 5
+QUOTING_COLUMNS = frozenset({"title", "full", "compact", "pointer"})
+"""Columns whose text is an item's own; run logs are read by people who may not read the items."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, and how many there are."""
@@ -111,7 +115,7 @@ class Pipeline:
         """The project's embedder."""
         from ctx_pipeline.index.embedder import load_embedder
 
-        return load_embedder(self.config.embedder.model)
+        return load_embedder(self.loaded.embedder_model)
 
     def close(self) -> None:
         """Release the ledger."""
@@ -174,6 +178,15 @@ class Pipeline:
             for source in self.config.sources
         ]
 
+    def _gone(self, rows: Sequence[Row]) -> frozenset[str]:
+        """Return the sources that rows came from and `ctx.toml` no longer names."""
+        return frozenset({row.item.provenance.source_id for row in rows} - {s.name for s in self.config.sources})
+
+    def _facts_of(self, rows: Sequence[Row]) -> list[SourceFacts]:
+        """Return the facts of every source that rows came from, those of `ctx.toml` first."""
+        gone = sorted(self._gone(rows))
+        return [*self.source_facts(), *(SourceFacts(name, "", WhenToLoad.ON_REQUEST, NEVER, NEVER) for name in gone)]
+
     def generation(self) -> Generation:
         """Return what a build started now would be made from."""
         settings = {
@@ -206,9 +219,7 @@ class Pipeline:
         build = self._inputs()
         texts = {row.embed_hash: embedding_text(row.item) for row in build.rows}
         model = self.embedder
-        embedded = ensure_embeddings(
-            self.store, model, texts, progress=self._embedding
-        )
+        embedded = ensure_embeddings(self.store, model, texts, progress=self._embedding)
         self.embedded += embedded
         if not build.has("discovered", "vectors"):
             build.staging.write("discovered", discover.batch(build.rows))
@@ -222,7 +233,9 @@ class Pipeline:
 
         build = self._inputs()
         if not build.has("filtered") or not build.staging.lexical_directory().exists():
-            table = filter_stage.batch(build.rows, build.patches, build.staging.lexical_directory())
+            table = filter_stage.batch(
+                build.rows, build.patches, build.staging.lexical_directory(), gone=self._gone(build.rows)
+            )
             build.staging.write("filtered", table)
         return build.result("filtered", {})
 
@@ -232,7 +245,7 @@ class Pipeline:
 
         build = self._inputs()
         if not build.has("ranked"):
-            build.staging.write("ranked", rank.batch(build.rows, self.source_facts()))
+            build.staging.write("ranked", rank.batch(build.rows, self._facts_of(build.rows)))
         return build.result("ranked", {})
 
     def transformed_items(self) -> StageResult:
@@ -264,7 +277,7 @@ class Pipeline:
             "tenants": {tenant: list(span) for tenant, span in tenant_slices(build.rows).items()},
             "sources": [
                 {"name": fact.name, "kind": fact.kind, "warn_after": fact.warn_after, "fail_after": fact.fail_after}
-                for fact in self.source_facts()
+                for fact in self._facts_of(build.rows)
             ],
             "encodings": list(self.config.engine.encodings),
             "rows": len(build.rows),
@@ -289,8 +302,7 @@ class Pipeline:
         key = (str(self.home), generation.name)
         if _CACHE.get("key") != key:
             patches = fold(self.ledger.overlay_since(0))
-            names = {source.name for source in self.config.sources}
-            stored = _of_sources(self.store.scan(), names, generation.store_sequence)
+            stored = _until(self.store.scan(), generation.store_sequence)
             _CACHE.update(key=key, rows=read_rows(stored, forgotten=forgotten_keys(patches)), patches=patches)
         return _Build(_CACHE["rows"], _CACHE["patches"], Staging(self.layout, generation))
 
@@ -315,9 +327,14 @@ class _Build:
                 f"part {part!r} was not written", where="build", fix="run `ctx build`", code="stage_missing"
             )
         table = self.staging.read(part)
-        sample = tuple(table.slice(0, 5).to_pylist()) if part != "vectors" else ()
+        sample = tuple(_without_content(row) for row in table.slice(0, SAMPLE_ROWS).to_pylist())
         columns = tuple((field.name, str(field.type)) for field in table.schema)
         return StageResult(table.num_rows, digest, facts, sample, columns)
+
+
+def _without_content(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for people who run builds: of what quotes an item, only its length."""
+    return {name: len(value or "") if name in QUOTING_COLUMNS else value for name, value in row.items()}
 
 
 def live_rows(filtered: pa.Table, now: int) -> int:
@@ -337,15 +354,10 @@ def live_rows(filtered: pa.Table, now: int) -> int:
     return int(pc.sum(alive).as_py() or 0)
 
 
-def _of_sources(stored: pa.Table, names: set[str], last: int) -> pa.Table:
-    import pyarrow as pa
+def _until(stored: pa.Table, last: int) -> pa.Table:
     import pyarrow.compute as pc
 
-    wanted = pc.and_(
-        pc.is_in(stored.column("source"), value_set=pa.array(sorted(names), stored.column("source").type)),
-        pc.less_equal(stored.column("seq"), last),
-    )
-    return stored.filter(wanted)
+    return stored.filter(pc.less_equal(stored.column("seq"), last))
 
 
 def _micros(seconds: float) -> int:

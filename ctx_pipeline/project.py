@@ -1,4 +1,4 @@
-"""A context project, opened: the composition root. It wires the engine to the index and the ledger and decides nothing."""
+"""A context project, opened: the composition root. It wires engine, index and ledger, and decides nothing."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ContextProject:
         """The embedder that queries are embedded with."""
         from ctx_pipeline.index.embedder import load_embedder
 
-        return load_embedder(self.config.embedder.model)
+        return load_embedder(self.loaded.embedder_model)
 
     def _embed_query(self, text: str) -> NDArray[np.float32]:
         with self._lock:
@@ -241,14 +241,14 @@ class ContextProject:
         )
 
     def history(self, item_id: str, *, identity: Identity | None = None) -> tuple[LifecycleEvent, ...]:
-        """Return the life of an item, all versions, in order.
+        """Return the life of an item, all versions that this identity may know of, in order.
 
         Raises:
             NotFound: no such item for this identity.
         """
         viewer, clock = self._looking(identity, None, None)
-        inspect_why_not(self.index.view(), item_id, viewer, clock)
-        return self.ledger.events_for(viewer.tenant, item_id)
+        named = {probe.version for probe in inspect_why_not(self.index.view(), item_id, viewer, clock)}
+        return tuple(event for event in self.ledger.events_for(viewer.tenant, item_id) if event.version in named)
 
     def snapshots(self, *, identity: Identity | None = None, limit: int = 20) -> tuple[ContextSnapshot, ...]:
         """Return this identity's latest snapshots, newest first."""

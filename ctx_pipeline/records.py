@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,9 @@ from ctx_pipeline.stages.discover import REQUEST_SOURCE
 
 if TYPE_CHECKING:
     from ctx_pipeline.ledger import Ledger, SnapshotRecord
+
+Key = tuple[str, str]
+"""Item id and version."""
 
 
 class SnapshotReader:
@@ -52,18 +55,37 @@ class SnapshotReader:
         return record
 
     def latest(self, identity: Identity, limit: int) -> tuple[ContextSnapshot, ...]:
-        """Return this principal's latest snapshots, newest first."""
+        """Return this principal's latest snapshots, newest first, without items it may no longer know of."""
         records = self._ledger.snapshots(identity.tenant, identity.principal, limit)
-        return tuple(ContextSnapshot.model_validate_json(record.snapshot_json) for record in records)
+        return tuple(self._named_alone(record, identity) for record in records)
+
+    def _named_alone(self, record: SnapshotRecord, identity: Identity) -> ContextSnapshot:
+        kept = ContextSnapshot.model_validate_json(record.snapshot_json)
+        rows: list[dict[str, Any]] = json.loads(record.trace_json)
+        chosen = [(row["item_id"], row["version"]) for row in rows if row["selected"]]
+        hidden = self._hidden(chosen, record, identity)
+        tools = {item_id for item_id, _ in hidden}
+        return kept.model_copy(
+            update={
+                "items": tuple(item for item in kept.items if (item.item_id, item.version) not in hidden),
+                "tool_ids": tuple(item_id for item_id in kept.tool_ids if item_id not in tools),
+            }
+        )
+
+    def _hidden(self, keys: Iterable[Key], record: SnapshotRecord, identity: Identity) -> dict[Key, Exclusion]:
+        """Return those of a call's item versions that this identity may not know of today, with the reason."""
+        codes = _codes_now(keys, self._index.view(), _viewer(record, identity), _own(record))
+        return {key: code for key, code in codes.items() if code is not None and code in UNNAMED_CODES}
 
     def explain(self, snapshot_id: str, identity: Identity) -> tuple[ContextDecisionTrace, ...]:
         """Return the traces of a call, without what this identity may no longer know of."""
         record = self.own(snapshot_id, identity)
         rows: list[dict[str, Any]] = json.loads(record.trace_json)
-        named = [(row["item_id"], row["version"]) for row in rows]
-        codes = _codes_now(named, self._index.view(), _viewer(record, identity))
+        hidden = self._hidden([(row["item_id"], row["version"]) for row in rows], record, identity)
+        named = {row["item_id"] for row in rows if (row["item_id"], row["version"]) not in hidden}
+        unnamed = {item_id for item_id, _ in hidden} - named
         return tuple(
-            snapshot.trace_of(row) for row in rows if codes[(row["item_id"], row["version"])] not in UNNAMED_CODES
+            snapshot.trace_of(_without(row, unnamed)) for row in rows if (row["item_id"], row["version"]) not in hidden
         )
 
     def why(self, snapshot_id: str, item_id: str, identity: Identity) -> tuple[ContextDecisionTrace, ...]:
@@ -100,9 +122,7 @@ class SnapshotReader:
         return pack
 
     def _check_rights(self, record: SnapshotRecord, identity: Identity) -> None:
-        kept = ContextSnapshot.model_validate_json(record.snapshot_json)
-        shown = [(item.item_id, item.version) for item in kept.items]
-        codes = set(_codes_now(shown, self._index.view(), _viewer(record, identity)).values())
+        codes = set(self._hidden(_shown(record), record, identity).values())
         if Exclusion.FORGOTTEN in codes:
             raise NotFound(
                 "content of this snapshot was erased",
@@ -110,7 +130,7 @@ class SnapshotReader:
                 fix="assemble the request again",
                 code="erased",
             )
-        if codes & UNNAMED_CODES:
+        if codes:
             raise NotPermitted(
                 "this identity may no longer see everything in this snapshot",
                 where=f"snapshot {record.snapshot_id!r}",
@@ -120,13 +140,13 @@ class SnapshotReader:
     def diff(self, a: str, b: str, identity: Identity) -> SnapshotDiff:
         """Compare two snapshots by item."""
         before, after = self.replay(a, identity), self.replay(b, identity)
-        reasons_a = {trace.item_id: trace for trace in self.explain(a, identity) if trace.item_id}
+        reasons_a = {(trace.item_id, trace.version): trace for trace in self.explain(a, identity)}
         traces_b = self.explain(b, identity)
         old, new = _by_id(before), _by_id(after)
         places_a, places_b = snapshot.places(before.sections), snapshot.places(after.sections)
         both = [item_id for item_id in old if item_id in new]
         entered = [
-            _entered(new[item_id], old.get(item_id), reasons_a.get(item_id))
+            _entered(new[item_id], old.get(item_id), reasons_a.get((item_id, new[item_id].version)))
             for item_id in new
             if _is_new(old, new, item_id)
         ]
@@ -171,31 +191,53 @@ def _viewer(record: SnapshotRecord, identity: Identity) -> Viewer:
     return Viewer.of(identity, task_type=request["task"]["type"], agent_role=request["agent_role"])
 
 
-def _codes_now(
-    shown: list[tuple[str, str]], view: ServingView, viewer: Viewer
-) -> dict[tuple[str, str], Exclusion | None]:
-    """Return what the predicate says today of indexed item versions.
+def _own(record: SnapshotRecord) -> frozenset[Key]:
+    """Return what came with the request: it belongs to the caller, whatever its id looks like."""
+    rows: list[dict[str, Any]] = json.loads(record.trace_json)
+    return frozenset((row["item_id"], row["version"]) for row in rows if row["discovered_by"] == [REQUEST_SOURCE])
 
-    What came with the request belongs to the caller. A version that the index no longer has was forgotten.
+
+def _shown(record: SnapshotRecord) -> list[Key]:
+    """Return every item version that a stored pack names: shown, offered as a tool, or part of a conflict."""
+    if record.pack_json is None:
+        return []
+    pack: dict[str, Any] = json.loads(record.pack_json)
+    parts: list[dict[str, Any]] = [item for section in pack["sections"] for item in section["items"]]
+    parts.extend(pack["capabilities"])
+    for conflict in pack["conflicts"]:
+        parts.extend(side for side in (conflict["winner"], *conflict["losers"]) if side is not None)
+    return list(dict.fromkeys((part["item_id"], part["version"]) for part in parts))
+
+
+def _without(row: dict[str, Any], unnamed: set[str]) -> dict[str, Any]:
+    """Return a trace row that mentions none of these items."""
+    mentions = {name: row[name] for name in ("parent_item_id", "counterfactual", "selected_reason")}
+    hidden = {name: None for name, text in mentions.items() if text and any(item_id in text for item_id in unnamed)}
+    return {**row, **hidden}
+
+
+def _codes_now(
+    keys: Iterable[Key], view: ServingView, viewer: Viewer, own: frozenset[Key]
+) -> dict[Key, Exclusion | None]:
+    """Return what the predicate says today of the item versions of a call.
+
+    What is the caller's own passes. A version that the index no longer has was forgotten.
     """
     clock = Clock(at=micros(datetime.now(UTC)))
-    codes: dict[tuple[str, str], Exclusion | None] = {}
-    rows: list[int] = []
-    keys: list[tuple[str, str]] = []
-    for item_id, version in shown:
-        if item_id.partition(":")[2].startswith(f"{REQUEST_SOURCE}/"):
-            codes[(item_id, version)] = None
+    codes: dict[Key, Exclusion | None] = {}
+    rows: dict[Key, int] = {}
+    for key in keys:
+        if key in own:
+            codes[key] = None
             continue
-        row = next(
-            (r for r in view.reader.find(viewer.tenant, item_id) if view.reader.text("version", r) == version), None
-        )
+        versions = view.reader.find(viewer.tenant, key[0])
+        row = next((row for row in versions if view.reader.text("version", row) == key[1]), None)
         if row is None:
-            codes[(item_id, version)] = Exclusion.FORGOTTEN
+            codes[key] = Exclusion.FORGOTTEN
         else:
-            rows.append(row)
-            keys.append((item_id, version))
-    numbers = view.codes(np.asarray(rows, np.intp), viewer, clock).tolist()
-    codes.update({key: code_of(number) for key, number in zip(keys, numbers, strict=True)})
+            rows[key] = row
+    numbers = view.codes(np.asarray(list(rows.values()), np.intp), viewer, clock).tolist()
+    codes.update({key: code_of(number) for key, number in zip(rows, numbers, strict=True)})
     return codes
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.project import ContextProject
 
 
-class ContextProjectResource(dg.ConfigurableResource):
+class ContextProjectResource(dg.ConfigurableResource[None]):
     """Opens the context project that this code location serves."""
 
     home: str = Field(description="Folder of ctx.toml.")

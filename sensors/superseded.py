@@ -1,5 +1,8 @@
 """Rebuild the serving artifact when the record has moved past it, and log what it no longer injects."""
 
+# pyright: reportUnknownMemberType=false
+# Dagster's annotations leave type parameters out.
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Projects made of given items: the real store, ledger, build stages and reader, with an embedder that needs no model."""
+"""Projects made of given items: the real store, ledger, stages and reader, with an embedder that needs no model."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def make_item(
 def write_config(home: Path, sources: Mapping[str, Mapping[str, Any]], head: str = "") -> None:
     """Write a `ctx.toml` of tenant `acme`; sources are documents but for what is said. `head` is TOML tables."""
     home.mkdir(parents=True, exist_ok=True)
-    lines = ['[project]', 'name = "test"', 'tenant = "acme"', 'default_model = "gpt-5"', head]
+    lines = ["[project]", 'name = "test"', 'tenant = "acme"', 'default_model = "gpt-5"', head]
     for name, settings in sources.items():
         lines.append("[[sources]]")
         entries = {"name": name, "kind": "documents", "path": name, **settings}

@@ -9,10 +9,11 @@ from pathlib import Path
 import duckdb
 
 TENANT = "acme"
+METRICFLOW = "metricflow_manifests/metricflow_semantics/test_helpers/semantic_manifest_yamls"
 MANIFESTS = {
-    "mf_simple": "metricflow_manifests/metricflow_semantics/test_helpers/semantic_manifest_yamls/simple_manifest",
-    "mf_scd": "metricflow_manifests/metricflow_semantics/test_helpers/semantic_manifest_yamls/scd_manifest",
-    "mf_multi_hop": "metricflow_manifests/metricflow_semantics/test_helpers/semantic_manifest_yamls/multi_hop_join_manifest",
+    "mf_simple": f"{METRICFLOW}/simple_manifest",
+    "mf_scd": f"{METRICFLOW}/scd_manifest",
+    "mf_multi_hop": f"{METRICFLOW}/multi_hop_join_manifest",
     "dsi_simple": "dsi_manifests/tests/fixtures/semantic_manifest_yamls/simple_semantic_manifest",
 }
 DATABASES = ("debit_card_specializing", "financial", "student_club", "superhero", "toxicology")

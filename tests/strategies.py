@@ -134,7 +134,9 @@ messages = st.builds(Message, role=st.sampled_from(("user", "assistant", "system
 observations = st.builds(
     Observation, observation_id=st.sampled_from(("1", "2", "x/y", "退")), content=hostile_texts, tool=st.just("sql")
 )
-state_values = st.dictionaries(st.text(max_size=8), st.none() | st.booleans() | st.integers() | hostile_texts, max_size=3)
+state_values = st.dictionaries(
+    st.text(max_size=8), st.none() | st.booleans() | st.integers() | hostile_texts, max_size=3
+)
 
 
 @st.composite

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
+from ctx_pipeline.text import repair, repair_json
+
 SCHEMA_VERSION = "1"
 """Version of every JSON Schema in `contracts/schemas/`; a reader refuses a newer one by name."""
 
@@ -31,15 +33,15 @@ UtcDatetime = Annotated[
 
 
 def _repair_text(value: Any) -> Any:
-    if isinstance(value, str):
-        from ctx_pipeline.text import repair
-
-        return repair(value)
-    return value
+    return repair(value) if isinstance(value, str) else value
 
 
 Text = Annotated[str, BeforeValidator(_repair_text)]
 """A string whose lone surrogates and NULs are replaced by U+FFFD, so that every store can hold it."""
+
+
+JsonObject = Annotated[dict[str, Any], BeforeValidator(repair_json)]
+"""A JSON object: finite numbers, bounded depth, strings that every store can hold."""
 
 
 class Contract(BaseModel):

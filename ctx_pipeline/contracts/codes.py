@@ -183,3 +183,8 @@ class FileCode(StrEnum):
     OUTSIDE_ROOT = "outside_root"
     MISSING = "missing"
     MISSING_SCOPE = "missing_scope"
+    ENCRYPTED = "encrypted"
+    BAD_PDF = "bad_pdf"
+    BAD_URL = "bad_url"
+    FETCH_REFUSED = "fetch_refused"
+    FETCH_FAILED = "fetch_failed"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, Text
+from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract
 from ctx_pipeline.contracts.codes import Rendition, Zone
 from ctx_pipeline.contracts.render import render
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import Field
@@ -77,7 +78,7 @@ class ContextPolicy(Contract):
     max_observation_tokens: Annotated[int, Field(ge=16)] = 2_000
     """A single observation above this is shown in its compact rendition."""
 
-    @property
+    @cached_property
     def policy_version(self) -> str:
         """`<name>@<semver>+<hash of the content>`."""
         digest = short_hash(canonical_json(self.model_dump(mode="json")), 8)

@@ -6,11 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, Text, UtcDatetime
+from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, JsonObject, Text, UtcDatetime
 from ctx_pipeline.contracts.codes import Sensitivity
 from ctx_pipeline.contracts.profile import ModelProfile
 
 Name = Annotated[Text, Field(min_length=1, max_length=512)]
+MAX_TEXT_CHARS = 4_000_000
+"""Longest single text of a request; more belongs in an artifact."""
+LongText = Annotated[Text, Field(max_length=MAX_TEXT_CHARS)]
 
 
 class Identity(Contract):
@@ -28,7 +31,7 @@ class Task(Contract):
     """What the agent is to do now."""
 
     type: Text = "general"
-    text: Text
+    text: LongText
     constraints: tuple[Text, ...] = ()
     goal: Text | None = None
     todo: tuple[Text, ...] = ()
@@ -38,17 +41,17 @@ class Message(Contract):
     """One message of the conversation so far, oldest first."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: Text = ""
+    content: LongText = ""
     name: Text | None = None
     tool_call_id: Text | None = None
-    tool_calls: tuple[dict[str, Any], ...] = ()
+    tool_calls: tuple[JsonObject, ...] = ()
 
 
 class Observation(Contract):
     """One result of a tool or of the environment."""
 
     observation_id: Name
-    content: Text
+    content: LongText
     tool: Text | None = None
     phase: Text | None = None
     observed_at: UtcDatetime | None = None
@@ -71,17 +74,18 @@ class ContextRequest(Contract):
     token_budget: Annotated[int, Field(ge=1)] | None = None
     """Most tokens that `render("text")` plus visible tool schemas may take."""
     identity: Identity | None = None
-    state: dict[str, Any] = {}
-    """Facts of the run that the Runtime owns: rendered, never kept as items."""
+    state: JsonObject = {}
+    """Facts of the run that the Runtime owns: rendered, never kept as items. `path` names the file at hand: then the
+    instructions of the folders above it apply."""
     tool_context: dict[str, Any] = Field(default={}, repr=False)
     """Execution-only values (connections, trace ids): carried beside the pack, never rendered, stored or hashed."""
-    response_format: dict[str, Any] | None = None
+    response_format: JsonObject | None = None
     cost_budget: Annotated[float, Field(ge=0)] | None = None
     deadline_ms: Annotated[int, Field(ge=1)] | None = None
     required_types: tuple[Text, ...] = ()
     messages: tuple[Message, ...] = ()
     observations: tuple[Observation, ...] = ()
-    tools: tuple[dict[str, Any], ...] | None = None
+    tools: tuple[JsonObject, ...] | None = None
     """Tools offered by the caller; None: the project's catalogue."""
     as_of: UtcDatetime | None = None
     """Valid time: which version of the world. None: the clock."""

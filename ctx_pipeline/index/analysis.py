@@ -24,10 +24,14 @@ _IS_CJK = re.compile(f"[{_CJK}]")
 _HUMP = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 
 # The stop set of Lucene's StandardAnalyzer plus the question words of English requests.
-STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this"
-    " to was will with how what which who whom when where why do does did can could should would i me my we our you your".split()
-)
+# fmt: off
+STOP_WORDS = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not",
+    "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was",
+    "will", "with", "how", "what", "which", "who", "whom", "when", "where", "why", "do", "does", "did", "can",
+    "could", "should", "would", "i", "me", "my", "we", "our", "you", "your",
+))
+# fmt: on
 
 _local = threading.local()
 

@@ -83,7 +83,9 @@ def read_rows(stored: pa.Table, *, forgotten: frozenset[tuple[str, str, str | No
 
 
 def _sorted_rows(stored: pa.Table, positions: Iterable[int]) -> list[Row]:
-    picked = stored.take(sorted(positions))
+    import pyarrow as pa
+
+    picked = stored.take(pa.array(sorted(positions), pa.int64()))
     by_item: dict[tuple[str, str], list[tuple[ContextItem, int, int, str]]] = defaultdict(list)
     for tenant, text, seq, recorded, embed in zip(
         picked.column("tenant").to_pylist(),
@@ -163,7 +165,7 @@ def edges(rows: Sequence[Row]) -> list[list[int]]:
 
 
 def subjects(rows: Sequence[Row]) -> tuple[list[int], dict[str, int]]:
-    """Return each row's subject number (-1 for none) and the numbers by `tenant\\tsubject`."""
+    """Return each row's subject number (-1 for none) and the numbers by tenant, a tab, and subject."""
     numbers: dict[str, int] = {}
     column: list[int] = []
     for row in rows:

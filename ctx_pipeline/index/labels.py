@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from ctx_pipeline.contracts import ContextItem
 from ctx_pipeline.index.catalogue import References, Row, declared_version
-from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch
+from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
 from ctx_pipeline.security.visibility import (
     ALWAYS,
     NEVER,
@@ -30,23 +31,33 @@ TIME_COLUMNS = (
     "superseded_at",
     "known_from",
     "known_superseded_at",
+    "known_withdrawn_from",
+    "known_withdrawn_until",
+    "replaced_at",
+    "known_replaced_at",
     "retired_at",
 )
 
 
-def label_table(rows: Sequence[Row], patches: Mapping[ItemKey, Patch]) -> tuple[pa.Table, StateColumns]:
+def label_table(
+    rows: Sequence[Row], patches: Mapping[ItemKey, Patch], gone: frozenset[str] = frozenset()
+) -> tuple[pa.Table, StateColumns]:
     """Return the labels and times of every row as a table, and as columns.
 
-    Columns: scope, state and the times of `StateColumns`; the labels are in the schema's metadata as JSON.
+    `gone` are sources that the project no longer has: their items are retired, but still judged when a snapshot that
+    showed them is read back. Columns: scope, state, tied and the times of `StateColumns`; the labels are in the
+    schema's metadata as JSON.
     """
     import pyarrow as pa
 
     labels, columns = state_columns(rows, patches)
+    columns.retired_at[[at for at, row in enumerate(rows) if row.item.provenance.source_id in gone]] = ALWAYS
     tenants = {tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))}
     table = pa.table(
         {
             "scope": pa.array(columns.scope, pa.int32()),
             "state": pa.array(columns.state, pa.uint8()),
+            "tied": pa.array(columns.tied.astype(np.uint8), pa.uint8()),
             **{name: pa.array(getattr(columns, name), pa.int64()) for name in TIME_COLUMNS},
         }
     )
@@ -56,11 +67,8 @@ def label_table(rows: Sequence[Row], patches: Mapping[ItemKey, Patch]) -> tuple[
 
 def labels_of(table: pa.Table) -> tuple[list[ScopeLabel], dict[str, int]]:
     """Return the labels and the tenant numbers that `label_table` put beside its columns."""
-    metadata = table.schema.metadata or {}
-    labels = [
-        ScopeLabel(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
-        for entry in json.loads(metadata[b"labels"])
-    ]
+    metadata: Any = table.schema.metadata or {}
+    labels = TypeAdapter(list[ScopeLabel]).validate_json(metadata[b"labels"])
     return labels, json.loads(metadata[b"tenants"])
 
 
@@ -78,13 +86,19 @@ def state_columns(rows: Sequence[Row], patches: Mapping[ItemKey, Patch]) -> tupl
         superseded_at=np.full(len(rows), NEVER, np.int64),
         known_from=np.full(len(rows), ALWAYS, np.int64),
         known_superseded_at=np.full(len(rows), NEVER, np.int64),
+        known_withdrawn_from=np.full(len(rows), NEVER, np.int64),
+        known_withdrawn_until=np.full(len(rows), NEVER, np.int64),
+        replaced_at=np.full(len(rows), NEVER, np.int64),
+        known_replaced_at=np.full(len(rows), NEVER, np.int64),
         retired_at=np.full(len(rows), NEVER, np.int64),
+        tied=np.zeros(len(rows), np.bool_),
     )
     _known_from(rows, columns)
-    _supersede_chains(rows, columns)
-    _supersede_named(rows, columns)
+    _replace_named(rows, columns)
+    _narrow_replaced(rows, columns, numbers)
     labels = list(numbers)
     _apply_overlay(rows, columns, labels, patches)
+    _supersede_chains(rows, columns)
     return labels, columns
 
 
@@ -111,7 +125,8 @@ def _until(item: ContextItem) -> int:
 
 
 def is_current(columns: StateColumns, at: int) -> bool:
-    return columns.superseded_at[at] > ALWAYS and columns.retired_at[at] == NEVER and columns.state[at] == STATE_LIVE
+    """Return whether a request without `as_of` could want this row; what is set aside may be restored at any time."""
+    return columns.superseded_at[at] > ALWAYS
 
 
 def _known_from(rows: Sequence[Row], columns: StateColumns) -> None:
@@ -124,16 +139,34 @@ def _known_from(rows: Sequence[Row], columns: StateColumns) -> None:
 
 
 def _supersede_chains(rows: Sequence[Row], columns: StateColumns) -> None:
-    """A version ends when the first later version of its item begins, or at once when that has no beginning."""
+    """Let every item's later versions supersede its earlier ones."""
+    columns.superseded_at[:] = columns.replaced_at
+    columns.known_superseded_at[:] = columns.known_replaced_at
+    first = 0
+    for at in range(1, len(rows) + 1):
+        if at == len(rows) or rows[at].chain != rows[first].chain:
+            if at - first > 1:
+                for older in range(first, at - 1):
+                    columns.tied[older] = _is_tie(rows[older], rows[older + 1])
+                supersede_chain(columns, first, at)
+            first = at
+
+
+def _narrow_replaced(rows: Sequence[Row], columns: StateColumns, numbers: dict[ScopeLabel, int]) -> None:
+    """Let a version that another one replaced at once be seen only by those who may see that one too.
+
+    Such a version shows only with `as_of`, which does not rewind permissions.
+    """
+    labels = list(numbers)
+    replacement: ScopeLabel | None = None
     for at in range(len(rows) - 2, -1, -1):
-        after = at + 1
-        if rows[at].chain != rows[after].chain:
-            continue
-        columns.superseded_at[at] = columns.superseded_at[after]
-        columns.known_superseded_at[at] = columns.known_superseded_at[after]
-        if not _is_tie(rows[at], rows[after]):
-            columns.superseded_at[at] = min(columns.valid_from[after], columns.superseded_at[after])
-            columns.known_superseded_at[at] = min(columns.known_from[after], columns.known_superseded_at[after])
+        if rows[at].chain != rows[at + 1].chain:
+            replacement = None
+        elif rows[at + 1].item.valid_from is None and replacement is None:
+            replacement = labels[int(columns.scope[at + 1])]
+        own = labels[int(columns.scope[at])]
+        if replacement is not None and replacement != own:
+            columns.scope[at] = numbers.setdefault(replace(own, also=replacement), len(numbers))
 
 
 def _is_tie(older: Row, newer: Row) -> bool:
@@ -146,7 +179,7 @@ def _is_tie(older: Row, newer: Row) -> bool:
     return padded[0] == padded[1] and older.item.valid_from == newer.item.valid_from
 
 
-def _supersede_named(rows: Sequence[Row], columns: StateColumns) -> None:
+def _replace_named(rows: Sequence[Row], columns: StateColumns) -> None:
     if not any(row.item.supersedes for row in rows):
         return
     references = References(rows)
@@ -154,9 +187,9 @@ def _supersede_named(rows: Sequence[Row], columns: StateColumns) -> None:
         for reference in row.item.supersedes:
             for target in references.superseded(row, reference):
                 if rows[target].chain != row.chain and not _same_file(rows[target], row):
-                    columns.superseded_at[target] = min(columns.superseded_at[target], columns.valid_from[at])
+                    columns.replaced_at[target] = min(columns.replaced_at[target], columns.valid_from[at])
                     known = columns.known_from[at] if row.item.valid_from is not None else row.recorded_at
-                    columns.known_superseded_at[target] = min(columns.known_superseded_at[target], known)
+                    columns.known_replaced_at[target] = min(columns.known_replaced_at[target], known)
 
 
 def _same_file(one: Row, other: Row) -> bool:

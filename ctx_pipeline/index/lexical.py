@@ -109,7 +109,7 @@ class Lexical:
         if len(scopes) <= MAX_SCOPE_TERMS:
             must.append((occur.Must, self._filter(query_class.term_set_query(self._schema, "scope", list(scopes)))))
         hits = self._searcher.search(query_class.boolean_query(must), limit, count=False).hits
-        rows = self._searcher.fast_field_values("row", [address for _, address in hits])
+        rows: list[Any] = list(self._searcher.fast_field_values("row", [address for _, address in hits]))
         ranked = sorted(zip(rows, (score for score, _ in hits), strict=True), key=lambda hit: (-hit[1], hit[0]))
         return LexicalHits([int(row) for row, _ in ranked], [float(score) for _, score in ranked])
 

@@ -6,13 +6,14 @@ A build folds every entry into the artifact; a reader folds only the entries aft
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
 import numpy as np
 
 from ctx_pipeline.security.visibility import (
+    ALWAYS,
     EVERYONE,
     NEVER,
     STATE_FORGOTTEN,
@@ -28,19 +29,39 @@ class Entry(Protocol):
     """One row of the overlay, as the ledger hands it out."""
 
     @property
-    def code(self) -> str: ...
+    def code(self) -> str:
+        """What happened."""
+        ...
+
     @property
-    def tenant(self) -> str: ...
+    def tenant(self) -> str:
+        """Whose item."""
+        ...
+
     @property
-    def item_id(self) -> str: ...
+    def item_id(self) -> str:
+        """Which item."""
+        ...
+
     @property
-    def version(self) -> str | None: ...
+    def version(self) -> str | None:
+        """Which version; None for every one."""
+        ...
+
     @property
-    def principal(self) -> str | None: ...
+    def principal(self) -> str | None:
+        """Whose grant was revoked."""
+        ...
+
     @property
-    def group(self) -> str | None: ...
+    def group(self) -> str | None:
+        """Which group's grant was revoked."""
+        ...
+
     @property
-    def effective_at(self) -> datetime: ...
+    def effective_at(self) -> datetime:
+        """From when it counts."""
+        ...
 
 
 ItemKey = tuple[str, str, str | None]
@@ -59,39 +80,81 @@ class Patch:
 
 
 def fold(entries: Iterable[Entry]) -> dict[ItemKey, Patch]:
-    """Fold overlay entries, oldest first, into one patch per item or version; the last word counts."""
+    """Fold overlay entries, oldest first, into one patch per item and one per version that has its own.
+
+    For every version the last word counts, whether it was said of the version or of the whole item. Patches of whole
+    items come before those of versions, the order in which they are applied.
+    """
     patches: dict[ItemKey, Patch] = {}
+    versions: dict[tuple[str, str], list[Patch]] = {}
     for entry in entries:
-        patch = patches.setdefault((entry.tenant, entry.item_id, entry.version), Patch())
-        match entry.code:
-            case "forgotten":
-                patch.state = STATE_FORGOTTEN
-            case "quarantined":
-                patch.state = STATE_QUARANTINED
-            case "released":
-                patch.state = STATE_LIVE
-            case "retired":
-                patch.retired_at = micros(entry.effective_at)
-            case "restored":
-                patch.retired_at = NEVER
-            case "superseded":
-                patch.superseded_at = micros(entry.effective_at)
-            case "revoked":
-                if entry.principal is not None:
-                    patch.revoked_principals.append(entry.principal)
-                if entry.group is not None:
-                    patch.revoked_groups.append(entry.group)
-                if entry.principal is None and entry.group is None:
-                    patch.revoked_groups.append(EVERYONE)
-            case _:
-                # `confirmed` and codes of later versions change no column.
-                continue
-    return patches
+        key = (entry.tenant, entry.item_id, entry.version)
+        if key not in patches:
+            patches[key] = Patch()
+            if entry.version is not None:
+                versions.setdefault(key[:2], []).append(patches[key])
+        _add(patches[key], entry)
+        if entry.version is None:
+            for patch in versions.get(key[:2], ()):
+                _add(patch, entry)
+    return dict(sorted(patches.items(), key=lambda pair: pair[0][2] is not None))
+
+
+def _add(patch: Patch, entry: Entry) -> None:
+    """Add one entry; `confirmed` and codes of later versions change no column."""
+    match entry.code:
+        case "forgotten":
+            patch.state = STATE_FORGOTTEN
+        case "quarantined" if patch.state != STATE_FORGOTTEN:
+            patch.state = STATE_QUARANTINED
+        case "released" if patch.state != STATE_FORGOTTEN:
+            patch.state = STATE_LIVE
+        case "retired":
+            patch.retired_at = micros(entry.effective_at)
+        case "restored":
+            patch.retired_at = NEVER
+        case "superseded":
+            at = micros(entry.effective_at)
+            patch.superseded_at = at if patch.superseded_at is None else min(at, patch.superseded_at)
+        case "revoked" if entry.principal is None and entry.group is None:
+            patch.revoked_groups.append(EVERYONE)
+        case "revoked":
+            patch.revoked_principals.extend(name for name in (entry.principal,) if name is not None)
+            patch.revoked_groups.extend(name for name in (entry.group,) if name is not None)
+        case _:
+            pass
 
 
 def forgotten_keys(patches: Mapping[ItemKey, Patch]) -> frozenset[ItemKey]:
     """Return what has been forgotten."""
     return frozenset(key for key, patch in patches.items() if patch.state == STATE_FORGOTTEN)
+
+
+def supersede_chain(columns: StateColumns, first: int, last: int) -> None:
+    """Recompute when the versions of one item, rows `first` to before `last`, oldest first, are superseded.
+
+    A version ends when the first later one begins, or at once when that has no beginning. A later version that was
+    withdrawn or forgotten supersedes nothing any more; for `as_of` it did so until it was withdrawn.
+    """
+    now = known = begun = NEVER
+    ended = ALWAYS
+    waiting: list[int] = []
+    for at in range(last - 1, first - 1, -1):
+        if not columns.tied[at]:
+            for later in waiting:
+                start, retired = int(columns.known_from[later]), int(columns.retired_at[later])
+                if columns.state[later] == STATE_FORGOTTEN:
+                    continue
+                if retired == NEVER:
+                    now, known = min(now, int(columns.valid_from[later])), min(known, start)
+                elif start < retired:
+                    begun, ended = min(begun, start), max(ended, retired)
+            waiting.clear()
+        waiting.append(at)
+        columns.superseded_at[at] = min(now, int(columns.replaced_at[at]))
+        columns.known_superseded_at[at] = min(known, int(columns.known_replaced_at[at]))
+        columns.known_withdrawn_from[at] = begun
+        columns.known_withdrawn_until[at] = NEVER if begun == NEVER else ended
 
 
 def apply_patch(columns: StateColumns, labels: list[ScopeLabel], rows: np.ndarray, patch: Patch) -> None:
@@ -103,8 +166,8 @@ def apply_patch(columns: StateColumns, labels: list[ScopeLabel], rows: np.ndarra
     if patch.retired_at is not None:
         columns.retired_at[rows] = patch.retired_at
     if patch.superseded_at is not None:
-        columns.superseded_at[rows] = np.minimum(columns.superseded_at[rows], patch.superseded_at)
-        columns.known_superseded_at[rows] = np.minimum(columns.known_superseded_at[rows], patch.superseded_at)
+        columns.replaced_at[rows] = np.minimum(columns.replaced_at[rows], patch.superseded_at)
+        columns.known_replaced_at[rows] = np.minimum(columns.known_replaced_at[rows], patch.superseded_at)
     if patch.revoked_principals or patch.revoked_groups:
         for row in rows.tolist():
             columns.scope[row] = _revoked_label(labels, int(columns.scope[row]), patch)
@@ -112,15 +175,8 @@ def apply_patch(columns: StateColumns, labels: list[ScopeLabel], rows: np.ndarra
 
 def _revoked_label(labels: list[ScopeLabel], number: int, patch: Patch) -> int:
     old = labels[number]
-    label = ScopeLabel(
-        tenant=old.tenant,
-        principals=old.principals,
-        groups=old.groups,
-        sensitivity=old.sensitivity,
-        environment=old.environment,
-        task_types=old.task_types,
-        agent_visibility=old.agent_visibility,
-        trust=old.trust,
+    label = replace(
+        old,
         revoked_principals=tuple(sorted({*old.revoked_principals, *patch.revoked_principals})),
         revoked_groups=tuple(sorted({*old.revoked_groups, *patch.revoked_groups})),
     )

@@ -18,8 +18,10 @@ from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, read_pointer, read_table
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
 from ctx_pipeline.index.lexical import Lexical, LexicalHits
-from ctx_pipeline.index.overlay import Entry, apply_patch, fold
+from ctx_pipeline.index.overlay import Entry, apply_patch, fold, supersede_chain
 from ctx_pipeline.security.visibility import (
+    CODES,
+    UNNAMED_CODES,
     Clock,
     Codes,
     ScopeLabel,
@@ -38,6 +40,7 @@ Floats = NDArray[np.float32]
 GATHER_SHARE = 0.5
 """Above this share of eligible rows a contiguous pass over the tenant is cheaper than a gather."""
 STRINGS = ("item_id", "version", "title", "subject_name")
+_UNNAMED_NUMBERS = [number for number, code in enumerate(CODES, start=1) if code in UNNAMED_CODES]
 VIEWER_CACHE = 256
 """Viewers whose permission codes are kept per view."""
 
@@ -123,6 +126,7 @@ class ArtifactReader:
         self.state = StateColumns(
             scope=_numbers(filtered, "scope"),
             state=_numbers(filtered, "state"),
+            tied=_numbers(filtered, "tied").view(np.bool_),
             **{name: _numbers(filtered, name) for name in TIME_COLUMNS},
         )
         vectors = tables["vectors"].column("vector").chunk(0) if found.num_rows else None
@@ -133,7 +137,8 @@ class ArtifactReader:
             else vectors.values.to_numpy(zero_copy_only=True).reshape(-1, dim)
         )
         self._strings: dict[str, Any] = {name: _column(found, name) for name in STRINGS}
-        self._blocks: dict[Rendition, Any] = {rendition: _column(tables["transformed"], rendition.value) for rendition in Rendition}
+        blocks = tables["transformed"]
+        self._blocks: dict[Rendition, Any] = {level: _column(blocks, level.value) for level in Rendition}
         self.tokens: dict[str, Any] = {
             encoding: np.stack(
                 [_numbers(tables["budgeted"], f"{rendition.value}_{encoding}") for rendition in Rendition], axis=1
@@ -161,9 +166,8 @@ class ArtifactReader:
 
     def other_versions(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return (row, other row) for every other version of the rows' items."""
-        numbers = self.chain[np.asarray(rows, np.intp)]
-        first = np.searchsorted(self.chain, numbers, side="left")
-        last = np.searchsorted(self.chain, numbers, side="right")
+        numbers: Any = self.chain[np.asarray(rows, np.intp)]
+        first, last = _spans(self.chain, numbers)
         return [
             (rows[at], other)
             for at in np.flatnonzero(last - first > 1).tolist()
@@ -173,9 +177,8 @@ class ArtifactReader:
 
     def same_subject(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return (row, other row) for everything else that is about the rows' subjects, by row."""
-        numbers = self.subject[np.asarray(rows, np.intp)]
-        first = np.searchsorted(self._sorted_subject, numbers, side="left")
-        last = np.searchsorted(self._sorted_subject, numbers, side="right")
+        numbers: Any = self.subject[np.asarray(rows, np.intp)]
+        first, last = _spans(self._sorted_subject, numbers)
         return [
             (rows[at], other)
             for at in np.flatnonzero(numbers >= 0).tolist()
@@ -242,6 +245,9 @@ class ServingView:
                 ]
                 if rows:
                     apply_patch(self.state, self.labels, np.asarray(rows, np.intp), patch)
+            for tenant, item_id in {key[:2] for key in patches}:
+                versions = reader.find(tenant, item_id)
+                supersede_chain(self.state, versions.start, versions.stop)
 
     def permissions(self, viewer: Viewer) -> Codes:
         """Return the permission code of every label for a viewer."""
@@ -280,7 +286,7 @@ class ServingView:
             current=clock.as_of is None,
             limit=limit,
         )
-        allowed = (codes == 0) | (codes > len(PERMISSION_CODES))
+        allowed = ~np.isin(codes, _UNNAMED_NUMBERS)
         kept = [(row, score) for row, score in zip(lexical.rows, lexical.scores, strict=True) if allowed[row - first]]
         return SearchHits(rows, scores, LexicalHits([r for r, _ in kept], [s for _, s in kept]), denied)
 
@@ -371,6 +377,11 @@ class ServingIndex:
                 if attempt == 2:
                     raise
         raise Unavailable("this project has no index yet", where=".ctx/derived", fix="run `ctx build`", code="no_index")
+
+
+def _spans(ordered: NDArray[np.int32], numbers: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where each number starts and ends in an ordered column."""
+    return np.searchsorted(ordered, numbers, side="left"), np.searchsorted(ordered, numbers, side="right")
 
 
 def _numbers(table: pa.Table, name: str) -> Any:

@@ -73,6 +73,8 @@ class ScopeLabel:
     trust: str
     revoked_principals: tuple[str, ...] = ()
     revoked_groups: tuple[str, ...] = ()
+    also: ScopeLabel | None = None
+    """A label that has to permit as well: that of the version which replaced this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,16 @@ class StateColumns:
     superseded_at: Int64s
     known_from: Int64s
     known_superseded_at: Int64s
+    known_withdrawn_from: Int64s
+    """Later versions that have been withdrawn superseded a row from this time ..."""
+    known_withdrawn_until: Int64s
+    """... to before this one; `NEVER` and `NEVER` where there were none."""
+    replaced_at: Int64s
+    """When something other than a later version of the same item replaced a row; part of `superseded_at`."""
+    known_replaced_at: Int64s
     retired_at: Int64s
+    tied: NDArray[np.bool_]
+    """Whether the next row is a version of the same item that neither follows nor precedes this one."""
 
 
 def permission_code(label: ScopeLabel, viewer: Viewer) -> Exclusion | None:
@@ -156,7 +167,7 @@ def permission_code(label: ScopeLabel, viewer: Viewer) -> Exclusion | None:
         return Exclusion.ROLE_DENIED
     if TRUST_RANK[Trust(label.trust)] < TRUST_RANK[viewer.trust_floor]:
         return Exclusion.BELOW_TRUST
-    return None
+    return None if label.also is None else permission_code(label.also, viewer)
 
 
 def _is_named(label: ScopeLabel, viewer: Viewer) -> bool:
@@ -200,10 +211,13 @@ def _time_rules(columns: StateColumns, clock: Clock) -> tuple[tuple[Exclusion, N
     quarantined = columns.state == STATE_QUARANTINED
     forgotten = columns.state == STATE_FORGOTTEN
     if clock.as_of is None:
-        moment, start, superseded = clock.at, columns.valid_from, columns.superseded_at
+        moment, start = clock.at, columns.valid_from
+        superseded = columns.superseded_at <= moment
         retired = (columns.state == STATE_RETIRED) | (columns.retired_at < NEVER)
     else:
-        moment, start, superseded = clock.as_of, columns.known_from, columns.known_superseded_at
+        moment, start = clock.as_of, columns.known_from
+        withdrawn = (columns.known_withdrawn_from <= moment) & (moment < columns.known_withdrawn_until)
+        superseded = (columns.known_superseded_at <= moment) | withdrawn
         retired = columns.retired_at <= moment
     return (
         (Exclusion.QUARANTINED, quarantined),
@@ -211,7 +225,7 @@ def _time_rules(columns: StateColumns, clock: Clock) -> tuple[tuple[Exclusion, N
         (Exclusion.RETIRED, retired),
         (Exclusion.NOT_YET_VALID, start > moment),
         (Exclusion.EXPIRED, columns.valid_until <= moment),
-        (Exclusion.SUPERSEDED, superseded <= moment),
+        (Exclusion.SUPERSEDED, superseded),
     )
 
 

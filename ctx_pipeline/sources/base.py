@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from ctx_pipeline.config import SourceConfig
 from ctx_pipeline.contracts import ContextItem, FileError, SourceFile, SourceKind
 from ctx_pipeline.errors import ConfigError
-from ctx_pipeline.sources.files import FoundFile, locate
+from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.sources.origin import Origin
 
 
@@ -25,6 +26,9 @@ class SourceBatch:
 
 Adapter = Callable[[tuple[FoundFile, ...], Origin], SourceBatch]
 """Reads the files of one source. It reports what is wrong with a file and never raises for its content."""
+
+Reader = Callable[[Origin, Path], SourceBatch]
+"""Finds and reads what a source holds that is not a folder of files; paths start in the project's home."""
 
 
 def read_source(source: SourceConfig, home: Path, *, tenant: str | None) -> SourceBatch:
@@ -41,20 +45,25 @@ def read_source(source: SourceConfig, home: Path, *, tenant: str | None) -> Sour
     Raises:
         ConfigError: there is no adapter for the source's kind, or the source names no path.
     """
-    adapter = adapters().get(source.kind)
+    origin = Origin.of(source, tenant=tenant)
+    if source.kind in READERS:
+        reader: Reader = _load(READERS[source.kind])
+        return reader(origin, home)
     where = f"ctx.toml, source {source.name!r}"
-    if adapter is None:
-        kinds = ", ".join(sorted(adapters()))
+    if source.kind not in ADAPTERS:
+        kinds = ", ".join(sorted({*ADAPTERS, *READERS}))
         raise ConfigError(
             f"no adapter reads sources of kind {source.kind.value!r}",
             where=where,
             fix=f"use one of the supported kinds: {kinds}",
             code="unsupported_source_kind",
         )
-    if not source.path:
+    addressed = source.kind is SourceKind.WEB and source.url is not None
+    if not source.path and not addressed:
         raise ConfigError("the source has no path", where=where, fix="set path to a file, a folder or a glob")
-    found = locate(source.path, home)
-    batch = adapter(found.files, Origin.of(source, tenant=tenant))
+    found = _locate(source, home)
+    adapter: Adapter = _load(ADAPTERS[source.kind])
+    batch = adapter(found.files, origin)
     return SourceBatch(
         items=batch.items,
         errors=(*found.errors, *batch.errors),
@@ -62,23 +71,38 @@ def read_source(source: SourceConfig, home: Path, *, tenant: str | None) -> Sour
     )
 
 
-@lru_cache(maxsize=1)
-def adapters() -> dict[SourceKind, Adapter]:
-    """Return the adapter of each supported kind."""
-    from ctx_pipeline.sources.documents import read_documents
-    from ctx_pipeline.sources.glossary import read_glossary
-    from ctx_pipeline.sources.instructions import read_instructions
-    from ctx_pipeline.sources.memories import read_memories
-    from ctx_pipeline.sources.schema_metadata import read_schema_metadata
-    from ctx_pipeline.sources.semantic_registry import read_semantic_registry
-    from ctx_pipeline.sources.tools import read_tools
+def _locate(source: SourceConfig, home: Path) -> Located:
+    if not source.path:
+        return Located()
+    if "://" not in source.path:
+        return locate(source.path, home)
+    from ctx_pipeline.sources.remote import locate_remote
 
-    return {
-        SourceKind.DOCUMENTS: read_documents,
-        SourceKind.GLOSSARY: read_glossary,
-        SourceKind.INSTRUCTIONS: read_instructions,
-        SourceKind.MEMORIES: read_memories,
-        SourceKind.SCHEMA_METADATA: read_schema_metadata,
-        SourceKind.SEMANTIC_REGISTRY: read_semantic_registry,
-        SourceKind.TOOLS: read_tools,
-    }
+    return locate_remote(source, home)
+
+
+READERS: dict[SourceKind, str] = {
+    SourceKind.GIT: "git:read_git",
+    SourceKind.SQL: "sql:read_sql",
+}
+"""Module and function that read each kind that finds its own content."""
+
+ADAPTERS: dict[SourceKind, str] = {
+    SourceKind.ARTIFACTS: "artifacts:read_artifacts",
+    SourceKind.CODE: "code:read_code",
+    SourceKind.DOCUMENTS: "documents:read_documents",
+    SourceKind.GLOSSARY: "glossary:read_glossary",
+    SourceKind.INSTRUCTIONS: "instructions:read_instructions",
+    SourceKind.MEMORIES: "memories:read_memories",
+    SourceKind.SCHEMA_METADATA: "schema_metadata:read_schema_metadata",
+    SourceKind.SEMANTIC_REGISTRY: "semantic_registry:read_semantic_registry",
+    SourceKind.SKILLS: "skills:read_skills",
+    SourceKind.TOOLS: "tools:read_tools",
+    SourceKind.WEB: "web:read_web",
+}
+"""Module and function that read each other kind from found files. A module is imported when its kind is read."""
+
+
+def _load(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(import_module(f"ctx_pipeline.sources.{module}"), function)

@@ -146,7 +146,7 @@ def _measured(
         repeats = count and (count <= FEW_VALUES or (count <= TOP_DISTINCT and count <= rows / 2))
         if column.is_scalar and not column.is_personal and repeats:
             stats = replace(stats, top=_top(connection, relation, column, rows))
-        found.append(_withheld(column, stats))
+        found.append(withheld(column, stats, is_text=column.type == "VARCHAR"))
     return tuple(found)
 
 
@@ -159,10 +159,10 @@ def _top(connection: DuckDBPyConnection, relation: str, column: Column, rows: in
     return tuple((str(value), share_text(int(uses), rows)) for value, uses in connection.execute(sql).fetchall())
 
 
-def _withheld(column: Column, stats: ColumnStats) -> ColumnStats:
-    """Drop the values of a column whose name or values look like personal data or a secret."""
+def withheld(column: Column, stats: ColumnStats, *, is_text: bool) -> ColumnStats:
+    """Drop the values of a column whose name, or text values, look like personal data or a secret."""
     texts = [text for text in (stats.low, stats.high, *(value for value, _ in stats.top)) if text]
-    looks_personal = column.type == "VARCHAR" and any(_PERSONAL_VALUE.search(text) for text in texts)
+    looks_personal = is_text and any(_PERSONAL_VALUE.search(text) for text in texts)
     if column.is_personal or looks_personal:
         return replace(stats, low=None, high=None, top=(), withheld=True)
     return stats
@@ -188,7 +188,7 @@ def _with_footer(
     if stats.withheld:
         return replace(stats, nulls=int(nulls), rows=int(values))
     exact = replace(stats, nulls=int(nulls), rows=int(values), low=low or stats.low, high=high or stats.high)
-    return _withheld(column, exact)
+    return withheld(column, exact, is_text=column.type == "VARCHAR")
 
 
 def count_text(count: int, *, exact: bool) -> str:

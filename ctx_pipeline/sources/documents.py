@@ -1,8 +1,9 @@
-"""Documents: Markdown and plain text with optional YAML front matter, cut into chunks."""
+"""Documents: Markdown and plain text with optional YAML front matter, web pages and PDF, cut into chunks."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import PurePosixPath
@@ -12,9 +13,11 @@ from pydantic import ValidationError
 from ctx_pipeline.contracts import ContextItem, FileCode, FileError, ItemKind
 from ctx_pipeline.sources.base import SourceBatch
 from ctx_pipeline.sources.batch import BatchBuilder
-from ctx_pipeline.sources.files import FoundFile, read_text, suffix_of
+from ctx_pipeline.sources.files import FoundFile, decode, read_bytes, read_text, suffix_of
 from ctx_pipeline.sources.front_matter import FrontMatter, split_front_matter
 from ctx_pipeline.sources.origin import Origin
+from ctx_pipeline.sources.pages import HTML_SUFFIXES, MHTML_SUFFIXES, page_drafts, read_html_file, version_of
+from ctx_pipeline.sources.pdf import PDF_SUFFIX, PdfProblem, pdf_drafts, pdf_errors, read_pdf
 from ctx_pipeline.sources.records import Draft, FreeText, RecordFields, make_item, record_error
 from ctx_pipeline.sources.splitting import Outline, split_text
 from ctx_pipeline.sources.yaml_lines import YamlProblem
@@ -44,19 +47,20 @@ class Document:
 
 
 def read_documents(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
-    """Turn each text file into items `document:<source>/<path>#<n>`, n from 1."""
+    """Turn each text, page and PDF into items `document:<source>/<path>#<n>`, n from 1."""
     batch = BatchBuilder()
     drafts: list[tuple[Draft, ...]] = []
     for found in files:
-        if suffix_of(found) not in TEXT_SUFFIXES:
+        reader = _READERS.get(suffix_of(found))
+        if reader is None:
             batch.skip(found, f"suffix {suffix_of(found)!r} is not a text document")
             continue
-        document = load_document(found, origin.limit_bytes)
-        if isinstance(document, FileError):
-            batch.fail(found, document)
-            continue
         batch.open(found)
-        drafts.append(chunk_drafts(document))
+        document, errors = reader(found, origin.limit_bytes)
+        batch.fail(found, *errors)
+        if not document and not errors and suffix_of(found) == PDF_SUFFIX:
+            batch.skip(found, "has no text: pages that are pictures have to go through text recognition first")
+        drafts.append(document)
     chunks = {document[0].found.name: len(document) for document in drafts if document}
     for document in drafts:
         for number, draft in enumerate(document):
@@ -64,6 +68,62 @@ def read_documents(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
             named = _superseded(replaced, chunks, origin) if number == 0 else replaced
             batch.add(draft.found, _item(draft, origin, named))
     return batch.build()
+
+
+def _text_drafts(found: FoundFile, limit_bytes: int) -> Drafts:
+    document = load_document(found, limit_bytes)
+    return ((), (document,)) if isinstance(document, FileError) else (chunk_drafts(document), ())
+
+
+def _page_drafts(found: FoundFile, limit_bytes: int) -> Drafts:
+    content = read_bytes(found, limit_bytes)
+    if isinstance(content, FileError):
+        return (), (content,)
+    head = _page_head(found, content)
+    if isinstance(head, FileError):
+        return (), (head,)
+    fields, html = head
+    page = read_html_file(found, html)
+    if isinstance(page, FileError):
+        return (), (page,)
+    title = " ".join((fields.title or "").split())[:MAX_TITLE_CHARS]
+    version = version_of(content)
+    drafts = page_drafts(found, page, kind=ItemKind.DOCUMENT, source_version=version, fields=fields, title=title)
+    return drafts, ()
+
+
+def _page_head(found: FoundFile, content: bytes) -> tuple[DocumentFields, bytes] | FileError:
+    """Check the front matter that site generators let a page begin with; without it the page is as it was."""
+    if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:3] != b"---":
+        return DocumentFields(), content
+    text = decode(found, content)
+    if isinstance(text, FileError):
+        return text
+    document = _with_head(found, text.replace("\r\n", "\n").replace("\r", "\n"))
+    # The mark wins over what the page declares, because the text is decoded already.
+    return document if isinstance(document, FileError) else (document.fields, document.body.encode("utf-8-sig"))
+
+
+def _pdf_drafts(found: FoundFile, limit_bytes: int) -> Drafts:
+    content = read_bytes(found, limit_bytes)
+    if isinstance(content, FileError):
+        return (), (content,)
+    try:
+        pdf = read_pdf(content)
+    except PdfProblem as problem:
+        return (), (FileError(path=found.shown, code=problem.code, message=problem.message),)
+    version = version_of(content)
+    return pdf_drafts(found, pdf, kind=ItemKind.DOCUMENT, source_version=version), pdf_errors(found, pdf)
+
+
+Drafts = tuple[tuple[Draft, ...], tuple[FileError, ...]]
+"""What one file gives, and what is wrong with it."""
+
+_READERS: dict[str, Callable[[FoundFile, int], Drafts]] = {
+    **dict.fromkeys(TEXT_SUFFIXES, _text_drafts),
+    **dict.fromkeys((*HTML_SUFFIXES, *MHTML_SUFFIXES), _page_drafts),
+    PDF_SUFFIX: _pdf_drafts,
+}
 
 
 def _item(draft: Draft, origin: Origin, supersedes: tuple[str, ...]) -> ContextItem:
@@ -88,6 +148,10 @@ def load_document(found: FoundFile, limit_bytes: int) -> Document | FileError:
     text = read_text(found, limit_bytes)
     if isinstance(text, FileError):
         return text
+    return _with_head(found, text)
+
+
+def _with_head(found: FoundFile, text: str) -> Document | FileError:
     try:
         front = split_front_matter(repair(text))
     except YamlProblem as problem:

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile
 from ctx_pipeline.text import repair
@@ -16,16 +17,31 @@ MAX_NUL_SHARE = 0.1
 """Above this share of NUL bytes a file is binary, or UTF-16 without a mark, even where it decodes as UTF-8."""
 
 
+class Content(Protocol):
+    """The bytes of a file that does not lie on this machine's disk."""
+
+    def read(self, limit_bytes: int) -> bytes:
+        """Return the first `limit_bytes` bytes, or all if there are fewer.
+
+        Raises:
+            OSError: they cannot be read now.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FoundFile:
     """A regular file of a source."""
 
     path: Path
+    """Where it is on disk; only a name where `content` is set."""
     name: str
     """Path relative to the source's folder, forward slashes; the file name for a single file."""
     shown: str
     """Path relative to the project's home, forward slashes: what errors and locators say."""
     size_bytes: int
+    content: Content | None = None
+    """Where its bytes come from; None: from `path`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +162,11 @@ def shown_path(path: Path, home: Path) -> str:
 def read_bytes(found: FoundFile, limit_bytes: int) -> bytes | FileError:
     """Return the whole file, or the error that says why not."""
     try:
-        with found.path.open("rb") as stream:
-            content = stream.read(limit_bytes + 1)
+        if found.content is not None:
+            content = found.content.read(limit_bytes + 1)
+        else:
+            with found.path.open("rb") as stream:
+                content = stream.read(limit_bytes + 1)
     except OSError:
         return FileError(path=found.shown, code=FileCode.UNREADABLE, message="cannot be read: check permissions")
     if len(content) > limit_bytes:

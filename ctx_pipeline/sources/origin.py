@@ -12,8 +12,10 @@ DEFAULT_TRUST: dict[SourceKind, Trust] = {
     SourceKind.SEMANTIC_REGISTRY: Trust.ENTERPRISE_TRUSTED,
     SourceKind.GLOSSARY: Trust.ENTERPRISE_TRUSTED,
     SourceKind.SCHEMA_METADATA: Trust.ENTERPRISE_TRUSTED,
+    SourceKind.SQL: Trust.ENTERPRISE_TRUSTED,
     SourceKind.TOOLS: Trust.ENTERPRISE_TRUSTED,
     SourceKind.MEMORIES: Trust.USER,
+    SourceKind.WEB: Trust.RETRIEVED_EXTERNAL,
 }
 """Trust of a source that names none; every other kind is `retrieved_internal`."""
 

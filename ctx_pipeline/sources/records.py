@@ -17,6 +17,7 @@ from ctx_pipeline.contracts import (
     ImportedContract,
     ItemKind,
     Locator,
+    Media,
     Provenance,
     Scope,
     Sensitivity,
@@ -138,6 +139,10 @@ class Draft:
     depends_on: tuple[str, ...] = ()
     supersedes: tuple[str, ...] = ()
     synonyms: tuple[str, ...] = ()
+    page: int | None = None
+    url: str | None = None
+    content_ref: str | None = None
+    media: Media | None = None
 
 
 def scope_of(fields: RecordFields, origin: Origin) -> Scope:
@@ -170,6 +175,8 @@ def make_item(draft: Draft, origin: Origin) -> ContextItem:
     # Every part is checked or made here already; validating it again takes half the time of a large source.
     locator = Locator.model_construct(
         path=draft.found.shown,
+        page=draft.page,
+        url=draft.url,
         line_start=draft.line_start,
         line_end=draft.line_end,
         heading_path=draft.heading_path,
@@ -187,6 +194,7 @@ def make_item(draft: Draft, origin: Origin) -> ContextItem:
         subject=fields.subject or draft.subject,
         title=normalise(draft.title),
         content=draft.content,
+        content_ref=draft.content_ref,
         provenance=provenance,
         authority=authority,
         trust=origin.clamp_trust(fields.trust),
@@ -201,6 +209,7 @@ def make_item(draft: Draft, origin: Origin) -> ContextItem:
         depends_on=draft.depends_on,
         supersedes=draft.supersedes or fields.supersedes or (),
         synonyms=draft.synonyms,
+        media=draft.media,
     )
 
 

@@ -9,27 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ctx_pipeline.contracts import ContextItem, FileCode, FileError, ItemKind
+from ctx_pipeline.contracts import ContextItem, FileCode, FileError
 from ctx_pipeline.sources.base import SourceBatch
 from ctx_pipeline.sources.batch import BatchBuilder
-from ctx_pipeline.sources.column_stats import (
-    Column,
-    ColumnStats,
-    column_stats,
-    count_text,
-    literal,
-    quoted,
-    share_text,
-    value_text,
-)
+from ctx_pipeline.sources.column_stats import Column, column_stats, literal, quoted
 from ctx_pipeline.sources.files import FoundFile
 from ctx_pipeline.sources.origin import Origin
-from ctx_pipeline.sources.records import Draft, make_item
-from ctx_pipeline.text import normalise, repair, short_hash
+from ctx_pipeline.sources.sql_schema import ForeignKey, Measured, Table, linked_ids, table_items
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -41,21 +30,6 @@ MEMORY_LIMIT = "1GB"
 WHOLE_CSV_BYTES = 16 * 1024 * 1024
 """Up to this size a CSV file is parsed once, as a whole; above, its types are found in its first rows."""
 CSV_SAMPLE_ROWS = 20_480
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table to describe. `relation` is its SQL, None for a view, which is never run."""
-
-    name: str
-    found: FoundFile
-    columns: tuple[Column, ...]
-    relation: str | None
-    comment: str | None = None
-    primary_key: tuple[str, ...] = ()
-    foreign_keys: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = ()
-    parquet: tuple[str, ...] = ()
-    partition: str | None = None
 
 
 def read_schema_metadata(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
@@ -74,7 +48,7 @@ def read_schema_metadata(files: tuple[FoundFile, ...], origin: Origin) -> Source
             continue
         try:
             tables = list(_describe(name, parts, suffix, origin))
-        except _Unreadable as problem:
+        except Unreadable as problem:
             for part in parts:
                 code = FileCode.UNREADABLE
                 batch.fail(part, FileError(path=part.shown, code=code, message=problem.args[0]))
@@ -92,8 +66,18 @@ def read_schema_metadata(files: tuple[FoundFile, ...], origin: Origin) -> Source
     return batch.build()
 
 
-class _Unreadable(Exception):
+class Unreadable(Exception):
     """A file that DuckDB cannot read; the message never holds its content."""
+
+
+def describe_database(found: FoundFile, origin: Origin) -> list[tuple[str, tuple[ContextItem, ...]]]:
+    """Return the items of each table of a DuckDB file; a table depends on those that its foreign keys name.
+
+    Raises:
+        Unreadable: DuckDB cannot read the file.
+    """
+    tables = _describe(found.name, [found], DATABASE_SUFFIXES[0], origin, linked=True)
+    return list(tables)
 
 
 def _suffix(found: FoundFile) -> str | None:
@@ -121,7 +105,7 @@ def _groups(files: Iterable[FoundFile]) -> dict[str, list[FoundFile]]:
 
 
 def _describe(
-    name: str, parts: list[FoundFile], suffix: str, origin: Origin
+    name: str, parts: list[FoundFile], suffix: str, origin: Origin, *, linked: bool = False
 ) -> Iterator[tuple[str, tuple[ContextItem, ...]]]:
     import duckdb
 
@@ -132,11 +116,12 @@ def _describe(
             else:
                 tables = [_file_table(connection, _table_name(name, suffix), parts, suffix)]
             for table in tables:
-                yield table.name, _items(connection, table, origin)
+                depends_on = linked_ids(table, {table.name for table in tables}, origin) if linked else ()
+                yield table.name, _items(connection, table, origin, depends_on)
     except duckdb.Error as error:
         kind = type(error).__name__.removesuffix("Exception")
         what = "DuckDB database" if suffix in DATABASE_SUFFIXES else suffix.lstrip(".")
-        raise _Unreadable(
+        raise Unreadable(
             f"cannot be read as {what} ({kind}): check that it is whole and that no writer has it open"
         ) from None
 
@@ -176,7 +161,7 @@ def _connect(parts: list[FoundFile], *, database: bool) -> Generator[DuckDBPyCon
         connection.close()
 
 
-def _file_table(connection: DuckDBPyConnection, name: str, parts: list[FoundFile], suffix: str) -> _Table:
+def _file_table(connection: DuckDBPyConnection, name: str, parts: list[FoundFile], suffix: str) -> Table:
     paths = tuple(str(part.path) for part in parts)
     listed = ", ".join(literal(path) for path in paths)
     if suffix == PARQUET_SUFFIX:
@@ -188,7 +173,7 @@ def _file_table(connection: DuckDBPyConnection, name: str, parts: list[FoundFile
         relation = f"read_csv([{listed}], sample_size = {CSV_SAMPLE_ROWS})"
     rows = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
     columns = tuple(Column(str(row[0]), str(row[1])) for row in rows)
-    return _Table(
+    return Table(
         name=name,
         found=parts[0],
         columns=columns,
@@ -203,7 +188,7 @@ def _partition(found: FoundFile) -> str | None:
     return "/".join(folders) or None
 
 
-def _database_tables(connection: DuckDBPyConnection, found: FoundFile) -> list[_Table]:
+def _database_tables(connection: DuckDBPyConnection, found: FoundFile) -> list[Table]:
     where = "WHERE database_name = 'source' AND NOT internal"
     columns: dict[tuple[str, str], list[Column]] = {}
     for schema, table, name, kind, comment, nullable in connection.execute(
@@ -234,11 +219,11 @@ def _database_table(
     columns: tuple[Column, ...],
     described: tuple[str | None, bool],
     keys: list[Any],
-) -> _Table:
+) -> Table:
     schema, table = place
     comment, is_table = described
     own = [key[2:] for key in keys if (key[0], key[1]) == place]
-    return _Table(
+    return Table(
         name=table if schema == "main" else f"{schema}.{table}",
         found=found,
         columns=columns,
@@ -246,87 +231,17 @@ def _database_table(
         comment=comment,
         primary_key=next((tuple(names) for kind, names, *_ in own if kind == "PRIMARY KEY"), ()),
         foreign_keys=tuple(
-            (tuple(names), str(target), tuple(targets)) for kind, names, target, targets in own if kind == "FOREIGN KEY"
+            ForeignKey(tuple(names), str(target), tuple(targets))
+            for kind, names, target, targets in own
+            if kind == "FOREIGN KEY"
         ),
     )
 
 
-def _items(connection: DuckDBPyConnection, table: _Table, origin: Origin) -> tuple[ContextItem, ...]:
-    rows: int | None = None
-    stats: tuple[ColumnStats | None, ...] = (None,) * len(table.columns)
-    if table.relation is not None:
-        rows, stats = column_stats(connection, table.relation, table.columns, parquet=table.parquet)
-    text = _table_text(table, rows, stats)
-    version = short_hash(text)
-    name = repair(table.name)
-    table_id = origin.item_id(ItemKind.SCHEMA.value, name)
-
-    def item(own_name: str, content: str, *, depends_on: tuple[str, ...]) -> ContextItem:
-        draft = Draft(
-            found=table.found,
-            kind=ItemKind.SCHEMA,
-            name=own_name,
-            title=own_name,
-            content=content,
-            subject=f"schema:{own_name}",
-            source_version=version,
-            depends_on=depends_on,
-        )
-        return make_item(draft, origin)
-
-    pairs = zip(table.columns, stats, strict=True)
-    columns = [
-        item(f"{name}.{repair(column.name)}", _column_text(table, column, part), depends_on=(table_id,))
-        for column, part in pairs
-    ]
-    return (item(name, text, depends_on=()), *columns)
-
-
-def _table_text(table: _Table, rows: int | None, stats: tuple[ColumnStats | None, ...]) -> str:
-    lines = [f"table: {table.name}" if table.relation else f"view: {table.name}"]
-    if table.comment:
-        lines.append(f"comment: {table.comment}")
-    if rows is not None:
-        lines.append(f"rows: {rows:,}")
-    if table.primary_key:
-        lines.append(f"primary key: {', '.join(table.primary_key)}")
-    for names, target, targets in table.foreign_keys:
-        lines.append(f"foreign key: {', '.join(names)} -> {target}({', '.join(targets)})")
-    if table.partition:
-        lines.append(f"newest partition: {table.partition}")
-    for column, part in zip(table.columns, stats, strict=True):
-        if column.is_date and part and part.high:
-            lines.append(f"newest {column.name}: {part.high}")
-    lines.append("columns:")
-    for column in table.columns:
-        note = f" -- {value_text(column.comment)}" if column.comment else ""
-        lines.append(f"- {column.name} {column.type}{'' if column.nullable else ' NOT NULL'}{note}")
-    return normalise("\n".join(lines))
-
-
-def _column_text(table: _Table, column: Column, stats: ColumnStats | None) -> str:
-    lines = [f"column: {table.name}.{column.name}", f"type: {column.type}{'' if column.nullable else ' NOT NULL'}"]
-    if column.comment:
-        lines.append(f"comment: {column.comment}")
-    if column.name in table.primary_key:
-        lines.append("key: primary key")
-    for names, target, targets in table.foreign_keys:
-        if column.name in names:
-            lines.append(f"references: {target}({', '.join(targets)})")
-    if stats is not None:
-        lines += _stats_lines(stats)
-    return normalise("\n".join(lines))
-
-
-def _stats_lines(stats: ColumnStats) -> Iterator[str]:
-    if stats.approximate:
-        yield "statistics: approximate, from a sample"
-    yield f"nulls: {share_text(stats.nulls, stats.rows)}"
-    if stats.distinct is not None:
-        yield f"distinct values: {count_text(int(stats.distinct), exact=not stats.approximate)}"
-    if stats.withheld:
-        yield "values withheld: they look like personal data or a secret"
-    elif stats.low is not None and stats.high is not None:
-        yield f"range: {value_text(stats.low)} to {value_text(stats.high)}"
-    if stats.top:
-        yield f"top values: {', '.join(f'{value_text(value)} ({share})' for value, share in stats.top)}"
+def _items(
+    connection: DuckDBPyConnection, table: Table, origin: Origin, depends_on: tuple[str, ...]
+) -> tuple[ContextItem, ...]:
+    if table.relation is None:
+        return table_items(table, None, origin, depends_on=depends_on)
+    rows, stats = column_stats(connection, table.relation, table.columns, parquet=table.parquet)
+    return table_items(table, Measured(f"{rows:,}", stats), origin, depends_on=depends_on)

@@ -63,7 +63,7 @@ def split_text(text: str, *, markdown: bool) -> tuple[Chunk, ...]:
 
     Lone surrogates must have been repaired. Only blanks lie between chunks.
     """
-    low, high = CJK_CHARS if _is_cjk(text) else LATIN_CHARS
+    low, high = CJK_CHARS if is_cjk(text) else LATIN_CHARS
     if len(text) <= high:
         return tuple(_trimmed(text))
     splitter = _splitter(low, high, markdown)
@@ -83,7 +83,8 @@ def _trimmed(text: str) -> Iterator[Chunk]:
         yield Chunk(start, start + len(body), body)
 
 
-def _is_cjk(text: str) -> bool:
+def is_cjk(text: str) -> bool:
+    """Say whether a text, by its first 20,000 characters, is mostly Chinese, Japanese or Korean."""
     sample = text[:20_000]
     visible = len(sample) - len(_BLANK.findall(sample))
     return visible > 0 and len(_CJK.findall(sample)) >= visible * CJK_SHARE

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import ValidationError
 
-from ctx_pipeline.contracts import ContextItem, FileCode, FileError, ImportedContract, ItemKind
+from ctx_pipeline.contracts import ContextItem, FileCode, FileError, ItemKind
 from ctx_pipeline.sources.base import SourceBatch
 from ctx_pipeline.sources.batch import BatchBuilder
 from ctx_pipeline.sources.files import FoundFile, read_text, suffix_of
 from ctx_pipeline.sources.json_lines import JsonProblem, load_json
 from ctx_pipeline.sources.origin import Origin
-from ctx_pipeline.sources.records import Draft, FreeText, Label, make_item, record_error
-from ctx_pipeline.text import canonical_json, normalise, short_hash
+from ctx_pipeline.sources.records import Draft, make_item, record_error
+from ctx_pipeline.text import short_hash
+from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
 
 TOOL_SUFFIXES = (".json", ".jsonl", ".snap")
-
-
-class ToolFields(ImportedContract):
-    """A tool definition; `parameters` and `inputSchema` are other names of `input_schema`."""
-
-    name: Label
-    description: FreeText | None = None
-    input_schema: dict[str, Any] | None = Field(
-        default=None, validation_alias=AliasChoices("inputSchema", "input_schema", "parameters")
-    )
-    output_schema: dict[str, Any] | None = Field(
-        default=None, validation_alias=AliasChoices("outputSchema", "output_schema")
-    )
-    annotations: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +67,7 @@ def _records(found: FoundFile, limit_bytes: int) -> tuple[_Record, ...] | FileEr
     if not text.strip():
         return ()
     try:
-        return tuple(_Record(tool, None) for tool in _flatten(load_json(text)))
+        return tuple(_Record(tool, None) for tool in flatten_tools(load_json(text)))
     except JsonProblem as whole:
         problem = whole
     try:
@@ -99,41 +86,15 @@ def _json_lines(text: str) -> Iterator[_Record]:
             value = load_json(line)
         except JsonProblem as problem:
             raise JsonProblem(number, problem.message) from None
-        yield from (_Record(tool, number) for tool in _flatten(value))
-
-
-def _flatten(value: Any) -> Iterator[Any]:
-    """Yield the tool objects of a list, a `tools/list` result, its JSON-RPC response, or a single tool."""
-    if isinstance(value, list):
-        for part in cast("list[Any]", value):
-            yield from _flatten(part)
-        return
-    if isinstance(value, dict):
-        mapping = cast("dict[str, Any]", value)
-        for key in ("tools", "result", "functions"):
-            if isinstance(mapping.get(key), dict | list) and "name" not in mapping:
-                yield from _flatten(mapping[key])
-                return
-        if mapping.get("type", "function") == "function" and isinstance(mapping.get("function"), dict):
-            yield mapping["function"]
-            return
-    yield value
+        yield from (_Record(tool, number) for tool in flatten_tools(value))
 
 
 def _item(found: FoundFile, record: _Record, origin: Origin) -> ContextItem | FileError:
     try:
-        tool = ToolFields.model_validate(record.value)
+        tool = ToolDefinition.model_validate(record.value)
     except ValidationError as problem:
         return record_error(problem, found, line=record.line)
-    definition: dict[str, Any] = {
-        "name": tool.name,
-        "description": tool.description or "",
-        "input_schema": tool.input_schema or {},
-        "annotations": tool.annotations or {},
-    }
-    if tool.output_schema is not None:
-        definition["output_schema"] = tool.output_schema
-    content = normalise(canonical_json(definition))
+    content = tool_content(tool)
     version = short_hash(content)
     draft = Draft(
         found=found,

@@ -55,7 +55,8 @@ def serve(
 
 def _ordered(section: SectionSpec, items: list[Candidate]) -> list[Candidate]:
     if section.stable:
-        return sorted(items, key=lambda c: (c.item_id, c.version))
+        # Outer folders first: the nearest instruction has the last word.
+        return sorted(items, key=lambda c: (c.item_id.count("/"), c.item_id, c.version))
     return sorted(items, key=lambda c: (c.order, -c.score, c.item_id, c.version))
 
 

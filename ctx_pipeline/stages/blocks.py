@@ -20,7 +20,9 @@ COMPACT_CHARS = 480
 COMPACT_MIN_SAVING = 0.25
 """A compact rendition that saves less than this share of the full one is not offered."""
 
-_IMITATION = re.compile(r"<(?=/?(?:item|section)\b)", re.IGNORECASE)
+# A reader may skip blanks and invisible characters inside a tag, so these imitate one as well. Possessive: linear time.
+_GAP = r"[\s\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]*+"
+_IMITATION = re.compile(rf"<(?={_GAP}(?:/{_GAP})?(?:item|section)\b)", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?;。！？；\n](?=\s|[^\x00-\x7f]|$)")
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 

@@ -102,8 +102,9 @@ def serve(
     """Choose what is shown and how much of it.
 
     Protected items go first and never lose; then the best of each required type; then what loads always and what is
-    prefetched; then every section up to its share; then what is left goes to the best of what is still out. An item degrades to its compact rendition or to a pointer
-    before it disappears. `heading_tokens` is what opening and closing each section costs.
+    prefetched; then every section up to its share; then what is left goes to the best of what is still out. An item
+    degrades to its compact rendition or to a pointer before it disappears. `heading_tokens` is what opening and closing
+    each section costs.
 
     Raises:
         BudgetTooSmall: the protected items alone do not fit.
@@ -274,15 +275,13 @@ def _largest(
     """Return the largest rendition that fits into `room`, with its tokens."""
     full, compact, short = candidate.tokens
     oversize = (
-        policy is not None
-        and candidate.kind == _OBSERVATION
-        and full > policy.max_observation_tokens
-        and compact > 0
+        policy is not None and candidate.kind == _OBSERVATION and full > policy.max_observation_tokens and compact > 0
     )
-    if candidate.when_to_load == _JUST_IN_TIME:
-        options = ((Rendition.POINTER, short),)
-    elif candidate.section == TOOLS:
+    if candidate.section == TOOLS:
+        # A tool is its schema; half of one cannot be called.
         options = ((Rendition.FULL, full),)
+    elif candidate.when_to_load == _JUST_IN_TIME:
+        options = ((Rendition.POINTER, short),)
     else:
         options = ((Rendition.FULL, 0 if oversize else full), (Rendition.COMPACT, compact))
         if pointer:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Trust, WhenToLoad
+from ctx_pipeline.errors import InvalidRequest
 from ctx_pipeline.index.catalogue import Row, edges, subjects
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
+from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, short_hash
+from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +33,7 @@ NEIGHBOUR_DECAY = 0.85
 SIBLING_SUBJECTS = 16
 """Best hits whose other versions and namesakes are looked up."""
 QUERY_CHARS = 2_000
+CountTokens = Callable[[str], int]
 REQUEST_SOURCE = "request"
 VECTOR, LEXICAL, DEPENDENCY = "vector", "lexical", "dependency"
 """Ways of being found that ranking looks at."""
@@ -85,7 +90,7 @@ def serve(
     clock: Clock,
     vector: Floats | None,
     limit: int,
-    tokens_of: Any,
+    tokens_of: CountTokens,
     encoding: str,
 ) -> Discovered:
     """Find everything that might help: proactive items, search hits, their neighbours, other versions, the request.
@@ -95,7 +100,7 @@ def serve(
     hits = view.search(query_text(request), vector, viewer=viewer, clock=clock, limit=limit)
     found = _Finder(view, viewer, clock)
     for code in (WhenToLoad.ALWAYS, WhenToLoad.PREFETCH):
-        for row in view.reader.always_rows(viewer.tenant, WHEN.index(code)).tolist():
+        for row in found.permitted(view.reader.always_rows(viewer.tenant, WHEN.index(code)).tolist()):
             found.add(row, code.value)
     dense = dict(zip(hits.dense_rows.tolist(), hits.dense_scores.tolist(), strict=True))
     lexical = dict(zip(*hits.lexical, strict=True))
@@ -136,12 +141,14 @@ class _Finder:
             reached: dict[int, int] = {}
             for row, target in self.reader.dependencies(frontier):
                 self.needs.setdefault(row, []).append(target)
-                if target not in self.by_row:
+                if target != row:
                     reached.setdefault(target, row)
-            frontier = self._permitted(list(reached))
-            for row in frontier:
+            # What was also a weak hit of its own is needed all the same.
+            known = [row for row in reached if row in self.by_row]
+            frontier = self.permitted([row for row in reached if row not in self.by_row])
+            for row in (*known, *frontier):
                 self.add(row, DEPENDENCY)
-                self.parents[row] = reached[row]
+                self.parents.setdefault(row, reached[row])
 
     def add_siblings(self, best: Sequence[int]) -> None:
         """Add other versions of what has been found, and whatever else is about the best hits' subjects."""
@@ -150,13 +157,13 @@ class _Finder:
             related.setdefault(other, ("version", row))
         for row, other in self.reader.same_subject(best[:SIBLING_SUBJECTS]):
             related.setdefault(other, ("subject", row))
-        for row in self._permitted(list(related)):
+        for row in self.permitted(list(related)):
             how, parent = related[row]
             self.add(row, how)
             self.parents.setdefault(row, parent)
 
-    def _permitted(self, rows: list[int]) -> list[int]:
-        """Return the rows that no permission rule denies; time may still rule them out."""
+    def permitted(self, rows: list[int]) -> list[int]:
+        """Return the rows that may be named, so that none other leads to a candidate; time may still rule them out."""
         if not rows:
             return []
         codes = self.view.codes(np.asarray(rows, np.intp), self.viewer, self.clock)
@@ -196,7 +203,7 @@ class _Finder:
                     content=facts.contents[at],
                     valid_from=facts.valid_from[at],
                     discovered_by=self.by_row[row],
-                    parent=None if parent is None else names.get(parent),
+                    parent=_parent_id(facts.item_ids[at], None if parent is None else names.get(parent)),
                     needs=tuple(self.needs.get(row, ())),
                     dense=dense.get(row, 0.0),
                     lexical=lexical.get(row, 0.0),
@@ -205,7 +212,12 @@ class _Finder:
         return made
 
 
-def request_candidates(request: ContextRequest, tokens_of: Any) -> list[Candidate]:
+def _parent_id(item_id: str, parent: str | None) -> str | None:
+    """A version that its own item brought in has no parent."""
+    return None if parent == item_id else parent
+
+
+def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[Candidate]:
     """Turn what came with the request into candidates: task, permission scope, state, history, observations, goal."""
     made = [_request_item(ItemKind.TASK, "task", "task", _task_text(request), tokens_of, protected=True)]
     if request.identity is not None:
@@ -231,11 +243,12 @@ def request_candidates(request: ContextRequest, tokens_of: Any) -> list[Candidat
     for number, message in enumerate(request.messages):
         text = f"{message.role}: {message.content}"
         made.append(_request_item(ItemKind.HISTORY, f"message/{number}", "history", text, tokens_of, order=number))
+    names: set[str] = set()
     for number, seen in enumerate(request.observations):
         made.append(
             _request_item(
                 ItemKind.OBSERVATION,
-                f"observation/{seen.observation_id}",
+                _unused(f"observation/{seen.observation_id}", names),
                 "observations",
                 seen.content,
                 tokens_of,
@@ -243,10 +256,21 @@ def request_candidates(request: ContextRequest, tokens_of: Any) -> list[Candidat
                 trust=Trust.TOOL_UNTRUSTED,
             )
         )
+    made.extend(_offered_tools(request, tokens_of))
     goal = _goal_text(request)
     if goal:
         made.append(_request_item(ItemKind.TASK, "goal", "goal", goal, tokens_of, protected=True))
     return made
+
+
+def _unused(name: str, names: set[str]) -> str:
+    """Return the name, with `~2`, `~3` ... where it is taken: two results under one id are two candidates."""
+    free, number = name, 1
+    while free in names:
+        number += 1
+        free = f"{name}~{number}"
+    names.add(free)
+    return free
 
 
 def _request_item(
@@ -254,7 +278,7 @@ def _request_item(
     name: str,
     section: str,
     text: str,
-    tokens_of: Any,
+    tokens_of: CountTokens,
     *,
     protected: bool = False,
     order: int = 0,
@@ -282,6 +306,44 @@ def _request_item(
         order=order,
         discovered_by=[REQUEST_SOURCE],
     )
+
+
+def _offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Candidate]:
+    """Return the caller's own tools, in the caller's order.
+
+    Raises:
+        InvalidRequest: one of them is no tool definition.
+    """
+    made: list[Candidate] = []
+    for number, value in enumerate(flatten_tools(list(request.tools or ()))):
+        try:
+            content = tool_content(ToolDefinition.model_validate(value))
+        except ValidationError as cause:
+            raise InvalidRequest(
+                "a tool of the request is no tool definition",
+                where=f"tools[{number}]",
+                fix="give name, description and input_schema (or parameters), as MCP or OpenAI functions do",
+                code="invalid_tool",
+            ) from cause
+        name = str(json.loads(content)["name"])
+        full = content + "\n"
+        made.append(
+            Candidate(
+                item_id=f"{ItemKind.TOOL.value}:{REQUEST_SOURCE}/{name}",
+                version=short_hash(content),
+                kind=ItemKind.TOOL.value,
+                title=name,
+                source=REQUEST_SOURCE,
+                section=TOOLS,
+                authority=50,
+                trust=Trust.USER.value,
+                tokens=(tokens_of(full), 0, 0),
+                blocks=Blocks(full=full, compact=None, pointer=""),
+                order=number,
+                discovered_by=[REQUEST_SOURCE],
+            )
+        )
+    return made
 
 
 def _task_text(request: ContextRequest) -> str:

@@ -21,12 +21,18 @@ if TYPE_CHECKING:
     from ctx_pipeline.index.reader import ServingView
 
 
-def batch(rows: Sequence[Row], patches: Mapping[ItemKey, Patch], lexical: Path) -> pa.Table:
+def batch(
+    rows: Sequence[Row],
+    patches: Mapping[ItemKey, Patch],
+    lexical: Path,
+    *,
+    gone: frozenset[str] = frozenset(),
+) -> pa.Table:
     """Label every row with who may see it and when, and index its terms under that label in directory `lexical`.
 
-    Returns the table of `label_table`.
+    `gone` are sources that the project no longer has. Returns the table of `label_table`.
     """
-    table, columns = label_table(rows, patches)
+    table, columns = label_table(rows, patches, gone)
     _, tenants = labels_of(table)
     build_lexical(
         lexical,

@@ -16,9 +16,7 @@ from ctx_pipeline.contracts import (
     Rendition,
 )
 from ctx_pipeline.stages.candidates import Candidate
-from ctx_pipeline.stages.sections import TRUSTED_TO_INSTRUCT
-
-INSTRUCTING_SECTIONS = frozenset({"policy", "instructions"})
+from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, TRUSTED_TO_INSTRUCT
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +43,20 @@ def check(
     `visible` says of each selected candidate whether the visibility predicate still lets it through.
     """
     selected = [candidate for candidate in candidates if candidate.selected]
-    findings: list[GateFinding] = []
     kinds = {candidate.kind for candidate in selected}
-    for kind in request.required_types:
-        if kind not in kinds:
-            findings.append(
-                GateFinding(GateCheck.REQUIRED_CONTEXT_PRESENT, f"no item of required type {kind!r} could be shown")
-            )
+    findings = [
+        GateFinding(GateCheck.REQUIRED_CONTEXT_PRESENT, f"no item of required type {kind!r} could be shown")
+        for kind in request.required_types
+        if kind not in kinds
+    ]
     for source, number in sorted(Counter(c.source for c in selected if c.stale).items()):
         message = f"{number} shown items are past the freshness window of source {source!r}"
         findings.append(GateFinding(GateCheck.STALE_ITEMS, message))
-    for conflict in conflicts:
-        if conflict.needs_confirmation:
-            findings.append(GateFinding(GateCheck.CONFLICTING_SOURCES, conflict.question or conflict.reason))
+    findings.extend(
+        GateFinding(GateCheck.CONFLICTING_SOURCES, conflict.question or conflict.reason)
+        for conflict in conflicts
+        if conflict.needs_confirmation
+    )
     if not all(visible):
         findings.append(
             GateFinding(GateCheck.SENSITIVE_SCOPE_OK, "an item lost its visibility while the pack was made")

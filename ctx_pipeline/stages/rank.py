@@ -12,6 +12,7 @@ from ctx_pipeline.contracts import (
     ConflictSide,
     ContextItem,
     ContextPolicy,
+    ContextRequest,
     Exclusion,
     ItemKind,
     WhenToLoad,
@@ -21,7 +22,7 @@ from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock, micros
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN
 from ctx_pipeline.stages.discover import DEPENDENCY, LEXICAL, NEIGHBOUR_DECAY, VECTOR
-from ctx_pipeline.stages.sections import section_of
+from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, TOOLS, section_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,7 @@ DENSE_WEIGHT = 0.5
 FRESHNESS_HALF_LIFE_DAYS = 180.0
 _HALF_LIFE = FRESHNESS_HALF_LIFE_DAYS * 86_400_000_000
 _PROACTIVE = frozenset({WhenToLoad.ALWAYS.value, WhenToLoad.PREFETCH.value})
+_INSTRUCTION = ItemKind.INSTRUCTION.value
 _ON_REQUEST = WhenToLoad.ON_REQUEST.value
 
 CLAIM_KINDS = frozenset({ItemKind.METRIC.value, ItemKind.MEMORY.value, ItemKind.GLOSSARY.value})
@@ -99,6 +101,7 @@ def serve(
     policy: ContextPolicy,
     clock: Clock,
     refreshed: Mapping[str, int],
+    request: ContextRequest,
 ) -> Ranked:
     """Score the candidates that are still in, fold duplicates, resolve conflicts.
 
@@ -114,6 +117,8 @@ def serve(
             candidate.features = {"relevance": 1.0}
             candidate.score = 1.0
     alive.sort(key=lambda candidate: (-candidate.score, candidate.item_id, candidate.version))
+    _layer_instructions(indexed, request)
+    _prefer_offered_tools(indexed, request)
     _fold_duplicates(indexed)
     conflicts = _resolve_conflicts([c for c in alive if c.excluded is None], view.reader)
     _cut_low_rank(indexed, policy)
@@ -142,7 +147,9 @@ def _relevance(candidates: Sequence[Candidate]) -> None:
             candidate.features["relevance"] = max(candidate.features["relevance"], inherited)
 
 
-def _features(candidates: Sequence[Candidate], policy: ContextPolicy, clock: Clock, refreshed: Mapping[str, int]) -> None:
+def _features(
+    candidates: Sequence[Candidate], policy: ContextPolicy, clock: Clock, refreshed: Mapping[str, int]
+) -> None:
     weights = policy.weights
     for candidate in candidates:
         verified = candidate.verified_at
@@ -170,15 +177,36 @@ def _features(candidates: Sequence[Candidate], policy: ContextPolicy, clock: Clo
             candidate.excluded = Exclusion.STALE
 
 
+def _layer_instructions(candidates: Sequence[Candidate], request: ContextRequest) -> None:
+    """Keep the instructions of the project and of the folders above the file at hand (`state.path`)."""
+    path = str(request.state.get("path", "")).replace("\\", "/").strip("/")
+    for candidate in candidates:
+        if candidate.kind == _INSTRUCTION and candidate.excluded is None:
+            folder = candidate.item_id.partition("/")[2].rpartition("/")[0]
+            if folder and not path.startswith(f"{folder}/"):
+                candidate.excluded = Exclusion.LOW_RANK
+                candidate.counterfactual = f"applies to files under {folder}/: name the file at hand in state.path"
+
+
+def _prefer_offered_tools(candidates: Sequence[Candidate], request: ContextRequest) -> None:
+    """A caller that offers its own tools gets none of the catalogue's."""
+    if request.tools is None:
+        return
+    for candidate in candidates:
+        if candidate.section == TOOLS and candidate.excluded is None:
+            candidate.excluded = Exclusion.LOW_RANK
+            candidate.counterfactual = "the request offers its own tools"
+
+
 def _fold_duplicates(candidates: Sequence[Candidate]) -> None:
-    """Of items with the same text, keep the one of highest authority, then score, then id."""
+    """Of items with the same text, keep one that may instruct, then highest authority, then score, then id."""
     by_content: dict[int, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         if candidate.excluded is None:
             by_content[candidate.content].append(candidate)
     for group in by_content.values():
         if len(group) > 1:
-            group.sort(key=lambda c: (-c.authority, -c.score, c.item_id))
+            group.sort(key=lambda c: (c.section not in INSTRUCTING_SECTIONS, -c.authority, -c.score, c.item_id))
             for loser in group[1:]:
                 loser.excluded = Exclusion.DUPLICATE
                 loser.counterfactual = f"same text as {group[0].item_id}"

@@ -53,6 +53,8 @@ SECTION_OF_KIND: dict[ItemKind, str] = {
     ItemKind.TOOL: TOOLS,
 }
 
+INSTRUCTING_SECTIONS = frozenset({"policy", "instructions"})
+
 TRUSTED_TO_INSTRUCT = frozenset({"system_trusted", "enterprise_trusted"})
 """Only these may speak in an instruction zone; a policy text of lesser trust is shown as evidence."""
 

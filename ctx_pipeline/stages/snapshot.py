@@ -221,10 +221,7 @@ def batch(rows: Iterable[ExposureRow]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(ExposureRow._fields)
     types = (pa.large_string(),) * 3 + (pa.int64(),) * 3
     return pa.table(
-        {
-            name: pa.array(values, kind)
-            for name, values, kind in zip(ExposureRow._fields, columns, types, strict=True)
-        }
+        {name: pa.array(values, kind) for name, values, kind in zip(ExposureRow._fields, columns, types, strict=True)}
     )
 
 

@@ -1,4 +1,7 @@
-"""Transform: raw content becomes renditions. The batch half renders every row; the serve half hands out the chosen one."""
+"""Transform: raw content becomes renditions.
+
+The batch half renders every row; the serve half hands out the rendition that the budget chose.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from ctx_pipeline import BuildReport, ContextProject, ContextRequest, Task, build
 from tests.corpora_project import make_corpora_project
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1_800)
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 BUDGET = 8_000
@@ -70,8 +70,16 @@ def test_a_pack_holds_what_its_question_needs(
     home, _ = built
     with ContextProject.open(home) as project:
         pack = project.assemble(ContextRequest(task=Task(text=question), token_budget=BUDGET), at=AT)
+        traces = project.explain(pack.snapshot_id)
     shown = {item.item_id.partition("#")[0] for item in pack.items} | {tool.item_id for tool in pack.capabilities}
-    assert set(required) <= shown
+    # Two manifests define some metrics in the very same words: the pack shows one and says which.
+    twins = {
+        trace.item_id
+        for trace in traces
+        if trace.excluded_reason == "duplicate"
+        and (trace.counterfactual or "").removeprefix("same text as ").partition("#")[0] in shown
+    }
+    assert set(required) <= shown | twins
 
 
 def test_a_second_build_embeds_nothing_and_publishes_the_same_artifact(built: tuple[Path, BuildReport]):

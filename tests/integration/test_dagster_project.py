@@ -1,9 +1,10 @@
-"""A small project through real Dagster: build, sensor, assembly. Each test works on its own copy of one built project."""
+"""A small project through real Dagster: build, sensor, assembly. Each test has its own copy of one built project."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,9 +89,7 @@ def test_a_second_build_embeds_nothing_and_publishes_the_same_artifact(
     assert not (home / "elsewhere").exists()
 
 
-def test_a_deleted_derived_folder_is_built_again_without_embedding(
-    home: Path, built: tuple[Path, BuildReport]
-) -> None:
+def test_a_deleted_derived_folder_is_built_again_without_embedding(home: Path, built: tuple[Path, BuildReport]) -> None:
     shutil.rmtree(home / ".ctx" / "derived")
     again = build(home, progress=False)
     assert (again.embedded, again.artifact) == (0, built[1].artifact)
@@ -101,7 +100,10 @@ def test_materialisations_show_counts_versions_and_errors_and_no_content(home: P
         notes = _metadata(instance, "sources/notes")
         assert (notes["dagster/row_count"], notes["added"], notes["errors"]) == (2, 2, 1)
         assert "| notes.jsonl | 3 | bad_json |" in notes["error_table"]
-        assert notes["sample_ids"] == ["memory:notes/m2@" + _version(home, "m2"), "memory:notes/m1@" + _version(home, "m1")]
+        assert notes["sample_ids"] == [
+            "memory:notes/m2@" + _version(home, "m2"),
+            "memory:notes/m1@" + _version(home, "m1"),
+        ]
         assembled = _metadata(instance, "stages/assembled_items")
         assert (assembled["dagster/row_count"], assembled["live"]) == (3, 3)
         budgeted = _metadata(instance, "stages/budgeted_items")
@@ -129,8 +131,13 @@ def test_a_file_error_is_a_warning_of_the_source_and_the_run_succeeds(home: Path
 def test_a_selection_builds_only_what_it_names(home: Path) -> None:
     (home / "documents" / "refunds.md").write_text(_document(2, 14), encoding="utf-8")
     one = build(home, select="sources/handbook", progress=False)
-    assert ([source.name for source in one.sources], one.artifact, one.items, one.embedded) == (["handbook"], None, 3, 0)
-    rest = build(home, select='group:"stages"', progress=False)
+    assert ([source.name for source in one.sources], one.artifact, one.items, one.embedded) == (
+        ["handbook"],
+        None,
+        3,
+        0,
+    )
+    rest = build(home, select="sources/handbook+ and not sources/*", progress=False)
     assert (rest.sources, rest.items, rest.embedded) == ((), 3, 1)
     assert rest.artifact is not None
 
@@ -191,6 +198,41 @@ def test_a_killed_build_is_failed_by_the_next_one_which_does_not_wait_for_it(hom
         assert newest.status is dg.DagsterRunStatus.SUCCESS
         assert dead.status is dg.DagsterRunStatus.FAILURE
         assert not instance.event_log_storage.get_concurrency_info("ctx_store").active_run_ids
+
+
+def test_an_interrupted_build_raises_the_interrupt_and_the_next_one_goes_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Pipeline, "discovered_items", lambda self: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            build(home, progress=False)
+    assert build(home, progress=False).embedded == 0
+
+
+def test_a_failure_of_another_kind_names_the_asset_and_not_what_it_says(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Pipeline) -> None:
+        raise OSError("content of a source")
+
+    monkeypatch.setattr(Pipeline, "ranked_items", broken)
+    with pytest.raises(Unavailable, match="stages/ranked_items: OSError") as failed:
+        build(home, progress=False)
+    assert failed.value.stable_code == "build_failed"
+    assert "content" not in str(failed.value)
+
+
+def test_old_runs_go_except_the_last_one_of_each_asset(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctx_pipeline.builder.KEPT_RUNS", 1)
+    for _ in range(3):
+        build(home, select="sources/handbook", progress=False)
+    with open_instance(home) as instance:
+        newest, first = instance.get_runs()
+        assert newest.asset_selection == {dg.AssetKey(["sources", "handbook"])}
+        assert _metadata(instance, "sources/notes")["dagster/row_count"] == 2
+        files = {path.stem for path in (home / ".ctx" / "dagster" / "history" / "runs").glob("?*-*.db")}
+        assert files == {newest.run_id, first.run_id}
 
 
 # --- the sensor
@@ -326,6 +368,9 @@ def _output_metadata(result: dg.ExecuteInProcessResult, step: str) -> dict[str, 
 
 def _tick(home: Path, instance: dg.DagsterInstance | None = None) -> dg.SensorResult:
     """Evaluate the sensor once, without a cursor."""
+    if instance is None:
+        with open_instance(home) as opened:
+            return _tick(home, opened)
     project = ContextProjectResource(home=str(home))
     with dg.build_sensor_context(instance=instance, resources={"project": project}) as context:
         result = superseded_versions(context)
@@ -336,7 +381,13 @@ def _tick(home: Path, instance: dg.DagsterInstance | None = None) -> dg.SensorRe
 def _quarantine(home: Path, item_id: str) -> None:
     now = datetime.now(UTC)
     entry = OverlayEntry(
-        code="quarantined", tenant="acme", item_id=item_id, effective_at=now, recorded_at=now, actor="test", reason="test"
+        code="quarantined",
+        tenant="acme",
+        item_id=item_id,
+        effective_at=now,
+        recorded_at=now,
+        actor="test",
+        reason="test",
     )
     with Pipeline(home) as pipeline:
         pipeline.ledger.append_overlay([entry])

@@ -8,7 +8,7 @@ from ctx_pipeline.config import SourceConfig
 from ctx_pipeline.contracts import FileCode, FileStatus, Sensitivity, SourceKind, Trust
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.sources import read_source
-from ctx_pipeline.sources.base import adapters
+from ctx_pipeline.sources.base import ADAPTERS
 
 
 def codes(batch) -> list[FileCode]:
@@ -16,10 +16,10 @@ def codes(batch) -> list[FileCode]:
 
 
 def test_a_kind_without_adapter_is_refused_by_name(tmp_path):
-    source = SourceConfig(name="s", kind=SourceKind.GIT, path=".")
+    source = SourceConfig(name="s", kind=SourceKind.SESSION_HISTORY, path=".")
     with pytest.raises(ConfigError) as caught:
         read_source(source, tmp_path, tenant="acme")
-    assert all(kind.value in caught.value.fix for kind in adapters())
+    assert all(kind.value in caught.value.fix for kind in ADAPTERS)
 
 
 def test_a_source_without_path_is_refused(tmp_path):
@@ -30,7 +30,7 @@ def test_a_source_without_path_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["nothing", "nothing/*.md", "a\0b", "../nothing", "*.none"])
-@pytest.mark.parametrize("kind", sorted(kind.value for kind in adapters()))
+@pytest.mark.parametrize("kind", sorted(kind.value for kind in ADAPTERS))
 def test_a_missing_path_is_one_error_and_no_exception(read, kind, path):
     batch = read(kind, path)
     assert (batch.items, codes(batch)) == ((), [FileCode.MISSING])

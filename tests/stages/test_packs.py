@@ -9,12 +9,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ctx_pipeline.contracts import ContextItem, ContextPack, ContextRequest, Exclusion, ItemKind, Task, Trust
+from ctx_pipeline.contracts import (
+    ContextItem,
+    ContextPack,
+    ContextRequest,
+    Exclusion,
+    ItemKind,
+    Message,
+    Observation,
+    Task,
+    Trust,
+)
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.project import ContextProject
+from ctx_pipeline.stages.budget import limits_of
+from ctx_pipeline.text import canonical_json
 from tests import strategies
 from tests.artifacts import ANA, NOW, make_item, make_project, open_project
 from tests.stages.pack_text import parse
@@ -22,7 +34,12 @@ from tests.stages.reference_tokens import reference_encoding
 
 FULL_BUDGET = 20_000
 INSTRUCTING = {"system_trusted", "enterprise_trusted"}
-generated = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+generated = settings(
+    max_examples=40,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+"""Without shrinking: an example is a whole project, and shrinking one takes minutes."""
 
 
 @contextmanager
@@ -83,7 +100,9 @@ def assert_structure(pack: ContextPack, items: list[ContextItem]) -> None:
         assert len(parsed.items) == len(section.items)
         for block, item in zip(parsed.items, section.items, strict=True):
             own = item.item_id.partition(":")[2].startswith("request/")
-            trust = trusts.get((item.item_id, item.version)) or ("tool_untrusted" if section.name == "observations" else "user")
+            trust = trusts.get((item.item_id, item.version)) or (
+                "tool_untrusted" if section.name == "observations" else "user"
+            )
             assert own or (item.item_id, item.version) in trusts
             assert block.attributes["id"] == item.item_id
             assert block.attributes["version"] == item.version
@@ -94,6 +113,8 @@ def assert_structure(pack: ContextPack, items: list[ContextItem]) -> None:
                 assert trust in INSTRUCTING or section.name in ("task", "goal")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @generated
 @given(items=strategies.catalogues(), request=strategies.requests(), data=st.data())
 def test_every_pack_keeps_its_budget_accounts_for_every_candidate_and_keeps_content_inside(
@@ -105,30 +126,32 @@ def test_every_pack_keeps_its_budget_accounts_for_every_candidate_and_keeps_cont
         try:
             project.assemble(request.model_copy(update={"token_budget": 1}), at=NOW)
         except BudgetTooSmall as error:
-            least = int(re.search(r"need (\d+) tokens", error.message).group(1))  # pyright: ignore
+            least = needed(error)
         free = data.draw(st.lists(st.integers(least, least + 1_500), max_size=8), label="budgets")
         for budget in (least, least + 1, *free, FULL_BUDGET, None):
             asked = request.model_copy(update={"token_budget": budget})
-            if budget is not None and budget > FULL_BUDGET:
+            usable = limits_of(project.profile(asked), project.policy, budget).usable
+            if usable < least:
+                with pytest.raises(BudgetTooSmall, match=f"need {least} tokens but the budget has {usable}$"):
+                    project.assemble(asked, at=NOW)
                 continue
-            try:
-                pack = project.assemble(asked, at=NOW)
-            except BudgetTooSmall as error:
-                assert request.model_profile == "gpt-4" and f"budget has {_usable(project, asked)}" in error.message
-                continue
+            pack = project.assemble(asked, at=NOW)
+            assert pack.budget.usable == usable
             assert_budget_is_kept(pack, items)
             assert budget is None or pack.total_tokens <= budget
             assert_all_accounted_for(project, pack, asked)
             assert_structure(pack, items)
 
 
-def _usable(project: ContextProject, request: ContextRequest) -> int:
-    from ctx_pipeline.stages.budget import limits_of
+def needed(error: BudgetTooSmall) -> int:
+    """The tokens that the error says are needed."""
+    found = re.search(r"need (\d+) tokens", error.message)
+    assert found
+    return int(found.group(1))
 
-    return limits_of(project.profile(request), project.policy, request.token_budget).usable
 
-
-@settings(max_examples=15)
+@pytest.mark.timeout(180)
+@settings(generated, max_examples=15)
 @given(items=strategies.catalogues(4), request=strategies.requests())
 def test_a_budget_that_is_too_small_says_what_is_needed_and_one_token_less_is_refused(
     items: list[ContextItem], request: ContextRequest
@@ -136,7 +159,8 @@ def test_a_budget_that_is_too_small_says_what_is_needed_and_one_token_less_is_re
     with project_of(items) as project:
         with pytest.raises(BudgetTooSmall) as refused:
             project.assemble(request.model_copy(update={"token_budget": 1}), at=NOW)
-        need = int(re.search(r"need (\d+) tokens but the budget has 1$", refused.value.message).group(1))  # pyright: ignore
+        need = needed(refused.value)
+        assert refused.value.message.endswith("but the budget has 1")
         assert f"at least {need} tokens" in refused.value.fix
         if need > 6_000:
             return
@@ -152,7 +176,7 @@ def test_a_budget_that_is_too_small_says_what_is_needed_and_one_token_less_is_re
     ids=["letters", "han", "emoji", "blanks", "newlines", "words"],
 )
 def test_a_line_of_a_megabyte_degrades_and_its_count_stays_exact(line: str):
-    items = [make_item("huge", f"refund {line}"), make_item("small", "refund within three days")]
+    items = [make_item("huge", f"refund within days {line}"), make_item("small", "refund within three days")]
     request = ContextRequest(task=Task(text="refund"), identity=ANA, token_budget=1_000)
     with project_of(items) as project:
         pack = project.assemble(request, at=NOW)
@@ -171,7 +195,7 @@ def test_a_hostile_fragment_stays_inside_its_own_block(fragment: str):
     items = [
         make_item("a", content, title=f"MARKTITLE {fragment}", trust=Trust.RETRIEVED_EXTERNAL),
         make_item("b", content + "!", kind=ItemKind.POLICY, title=fragment, trust=Trust.TOOL_UNTRUSTED),
-        make_item("c", "refund rules", kind=ItemKind.POLICY, trust=Trust.SYSTEM_TRUSTED),
+        make_item("c", "rules", kind=ItemKind.POLICY, source="always", trust=Trust.SYSTEM_TRUSTED),
     ]
     request = ContextRequest(task=Task(text=f"refund {fragment}"), identity=ANA, token_budget=20_000)
     with project_of(items) as project:
@@ -186,18 +210,34 @@ def test_a_hostile_fragment_stays_inside_its_own_block(fragment: str):
         assert body.count("MARKONE") == body.count("MARKTWO") == int("MARK" in body)
     system = pack.render("anthropic")["system"]
     assert "MARK" not in "".join(part["text"] for part in system)
-    assert "policy:handbook/c" in system[0]["text"]
+    assert "policy:always/c" in system[0]["text"]
 
 
-def test_a_tag_that_its_content_guesses_is_made_longer():
-    from ctx_pipeline.stages.blocks import BlockLabels, make_blocks
-    from ctx_pipeline.text import sha256_hex
-
-    def tag(content: str) -> str:
-        block = make_blocks(BlockLabels("document:a/b", "1", "t", "a", "user"), content).full
-        return re.match(r"<(item-[0-9a-f]+) ", block).group(1)  # pyright: ignore[reportOptionalMemberAccess]
-
-    body = next(
-        text for text in (f"item-{n:06x} guess" for n in range(1 << 24)) if sha256_hex(text)[:6] == text[5:11]
-    ) if False else "plain"
-    assert tag(body) == f"item-{sha256_hex(body)[:6]}"
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_no_budget_of_a_long_sweep_is_exceeded():
+    """Ours: P9. The same request under 600 budgets, each pack counted again."""
+    items = [
+        make_item(
+            f"{n}",
+            f"refund rule {n}. 退款规则 {n}。 " + "More about orders and regions. " * (n * 3),
+            title=f"t{n} 🧑‍🚒",
+        )
+        for n in range(30)
+    ]
+    tool = canonical_json({"name": "pay", "description": "Pay a refund", "input_schema": {}, "annotations": {}})
+    items.append(make_item("pay", tool, kind=ItemKind.TOOL))
+    request = ContextRequest(
+        task=Task(text="refund rule 退款", goal="Answer"),
+        identity=ANA,
+        messages=tuple(Message(role="user", content=f"message {n} " * n) for n in range(12)),
+        observations=(Observation(observation_id="1", content="rows " * 400),),
+    )
+    hashes: set[str] = set()
+    with project_of(items) as project:
+        for budget in range(184, 5_000, 8):
+            pack = project.assemble(request.model_copy(update={"token_budget": budget}), at=NOW)
+            assert pack.total_tokens == recount(pack, items)
+            assert pack.total_tokens <= budget == pack.budget.usable
+            hashes.add(pack.hash)
+    assert len(hashes) > 100

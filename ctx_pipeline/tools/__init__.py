@@ -1,0 +1,1 @@
+"""Tools as context: one form for every dialect a tool is described in."""

