@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 Rows = NDArray[np.intp]
 Floats = NDArray[np.float32]
 
+DOT_ROWS = 512
+"""Rows multiplied at a time: 0.8 MB of 384 numbers each."""
 GATHER_SHARE = 0.5
 """Above this share of eligible rows a contiguous pass over the tenant is cheaper than a gather."""
 STRINGS = ("item_id", "version", "title", "subject_name")
@@ -297,10 +299,7 @@ class ServingView:
             return np.empty(0, np.intp), np.empty(0, np.float32)
         eligible = np.flatnonzero(visible)
         block = self.reader.vectors[first:last]
-        if len(eligible) > GATHER_SHARE * (last - first):
-            scores = (block @ vector)[eligible]
-        else:
-            scores = np.take(block, eligible, axis=0) @ vector
+        scores = _dot(block, eligible, vector)
         if len(eligible) > limit:
             best = np.argpartition(scores, len(scores) - limit)[len(scores) - limit :]
             # Rows that tie with the last one kept are all kept, so that the cut does not depend on the algorithm.
@@ -377,6 +376,26 @@ class ServingIndex:
                 if attempt == 2:
                     raise
         raise Unavailable("this project has no index yet", where=".ctx/derived", fix="run `ctx build`", code="no_index")
+
+
+def _dot(block: Floats, rows: Rows, vector: Floats) -> Floats:
+    """Return the exact dot product of some rows with a vector, a few rows at a time.
+
+    Small steps keep the copied rows in the cache, and the product on this thread: a library's thread pool makes one
+    request faster and many at once slower.
+    """
+    gathered = len(rows) <= GATHER_SHARE * len(block)
+    count = len(rows) if gathered else len(block)
+    scores = np.empty(count, np.float32)
+    buffer = np.empty((DOT_ROWS, block.shape[1]), np.float32)
+    for first in range(0, count, DOT_ROWS):
+        last = min(first + DOT_ROWS, count)
+        part = block[first:last]
+        if gathered:
+            part = buffer[: last - first]
+            np.take(block, rows[first:last], axis=0, out=part, mode="clip")
+        np.dot(part, vector, out=scores[first:last])
+    return scores if gathered else scores[rows]
 
 
 def _spans(ordered: NDArray[np.int32], numbers: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
