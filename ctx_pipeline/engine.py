@@ -213,7 +213,7 @@ def _pack(
             call.identity,
             call.at,
             request_hash,
-            sha256_hex(pack_hash + canonical_json(dict(call.refreshed))),
+            sha256_hex(pack_hash + canonical_json([dict(call.refreshed), call.profile.model_dump(mode="json")])),
             view.reader.content_hash,
             view.overlay_sequence,
         ),

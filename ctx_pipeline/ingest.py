@@ -16,6 +16,7 @@ from ctx_pipeline.contracts import (
     LifecycleEvent,
     SourceReport,
 )
+from ctx_pipeline.errors import Corrupt
 from ctx_pipeline.index.catalogue import chain_order, declared_version
 from ctx_pipeline.index.overlay import ItemKey, Patch, fold
 from ctx_pipeline.index.store import StoredItem
@@ -68,8 +69,8 @@ def refresh(source: SourceConfig, batch: SourceBatch, store: Store, ledger: Ledg
         stored = _stored_versions(store, source.name)
         patches = fold(ledger.overlay_since(0))
         failed = _failed_items(store, source, batch, stored)
-        changes = plan_changes(source, batch, stored, patches, failed, _facts_reader(store, source.name))
-        rows = _rows(changes.new, ledger, now)
+        changes = plan_changes(source, batch, stored, patches, failed, _facts_reader(store, source.name), now)
+        rows = _rows(changes.new, ledger, store.max_seq(), now)
         if rows:
             store.append(rows)
         ledger.append_overlay(
@@ -95,6 +96,7 @@ def plan_changes(
     patches: dict[ItemKey, Patch],
     kept: frozenset[Key],
     facts_of: Callable[[int], str],
+    now: datetime,
 ) -> Changes:
     """Compare a batch with what is stored. Pure.
 
@@ -104,7 +106,7 @@ def plan_changes(
     new: list[ContextItem] = []
     errors: list[FileError] = []
     restored: list[ItemKey] = []
-    seen: dict[Key, list[str]] = {}
+    seen: dict[Key, list[ContextItem]] = {}
     reused = 0
     for item in batch.items:
         tenant = item.scope.tenant or ""
@@ -115,9 +117,9 @@ def plan_changes(
         named = _versioned(item, versions)
         if named is None:
             errors.append(_version_reused(item))
-            seen.setdefault(key, []).append(item.version)
+            seen.setdefault(key, []).append(item)
             continue
-        seen.setdefault(key, []).append(named.version)
+        seen.setdefault(key, []).append(named)
         if _is_stored(named, versions, facts_of):
             reused += 1
         else:
@@ -125,7 +127,7 @@ def plan_changes(
         for withdrawn in ((*key, None), (*key, named.version)):
             if _is_retired(patches, withdrawn) and withdrawn not in restored:
                 restored.append(withdrawn)
-    withdrawn_keys = _withdrawn(stored, seen, patches, kept)
+    withdrawn_keys = _withdrawn(stored, seen, patches, kept, now)
     if not batch.items and withdrawn_keys:
         message = "the source has no items any more; nothing was retired. Check its path, or remove it from ctx.toml"
         errors.append(FileError(path=source.path or source.name, code=FileCode.MISSING, message=message))
@@ -187,8 +189,9 @@ def _is_stored(item: ContextItem, versions: Sequence[Stored], facts_of: Callable
 
     A declared version whose content went to another one and back is stored again, so that it is the newest.
     """
-    if declared_version(item.version) is not None:
-        versions = [e for e in versions if e.version == item.version or e.version.startswith(f"{item.version}+")]
+    if all(declared_version(entry.version) is not None for entry in versions):
+        declared = item.version.partition("+")[0]
+        versions = [entry for entry in versions if entry.version.partition("+")[0] == declared]
     if not versions or versions[-1].version != item.version:
         return False
     last = versions[-1]
@@ -222,35 +225,37 @@ def _facts_reader(store: Store, source: str) -> Callable[[int], str]:
 
 def _withdrawn(
     stored: dict[Key, list[Stored]],
-    seen: dict[Key, list[str]],
+    seen: dict[Key, list[ContextItem]],
     patches: dict[ItemKey, Patch],
     kept: frozenset[Key],
+    now: datetime,
 ) -> list[ItemKey]:
     withdrawn: list[ItemKey] = []
     for key, versions in stored.items():
         if key in seen:
             # Restoring the item restores all its versions, so what was withdrawn before is withdrawn anew.
             known = {} if _is_retired(patches, (*key, None)) else patches
-            withdrawn.extend(_newer_than_batch(key, versions, seen[key], known))
+            withdrawn.extend(_taken_back(key, versions, seen[key], known, now))
         elif key not in kept and not _is_retired(patches, (*key, None)):
             withdrawn.append((*key, None))
     return withdrawn
 
 
-def _newer_than_batch(
-    key: Key, versions: Sequence[Stored], present: Iterable[str], patches: dict[ItemKey, Patch]
+def _taken_back(
+    key: Key, versions: Sequence[Stored], present: Sequence[ContextItem], patches: dict[ItemKey, Patch], now: datetime
 ) -> list[ItemKey]:
-    """Declared versions above the newest one the source still has were taken back."""
-    numbers = [number for version in present if (number := declared_version(version)) is not None]
-    if not numbers:
+    """Return declared versions that the source dropped although none that it has, and that has begun, follows them."""
+    stored = {entry.version: declared_version(entry.version) for entry in versions}
+    begun = [declared_version(item.version) for item in present if item.valid_from is None or item.valid_from <= now]
+    if any(number is None for number in (*stored.values(), *(declared_version(item.version) for item in present))):
         return []
-    top = max(numbers)
+    has = {item.version for item in present}
     return [
-        (*key, entry.version)
-        for entry in versions
-        if (number := declared_version(entry.version)) is not None
-        and number > top
-        and not _is_retired(patches, (*key, entry.version))
+        (*key, version)
+        for version, number in stored.items()
+        if version not in has
+        and not any(other is not None and number is not None and other >= number for other in begun)
+        and not _is_retired(patches, (*key, version))
     ]
 
 
@@ -274,11 +279,18 @@ def _version_reused(item: ContextItem) -> FileError:
     )
 
 
-def _rows(items: Sequence[ContextItem], ledger: Ledger, now: datetime) -> list[StoredItem]:
+def _rows(items: Sequence[ContextItem], ledger: Ledger, last: int, now: datetime) -> list[StoredItem]:
     if not items:
         return []
     ordered = _in_chain_order(items)
     first = ledger.reserve(len(ordered))
+    if first <= last:
+        raise Corrupt(
+            f"the ledger is older than the item store: it gives number {first}, the store already has {last}",
+            where=".ctx/state",
+            fix="restore .ctx/state from a backup as a whole; ledger and store belong together",
+            code="ledger_behind",
+        )
     return [StoredItem.from_item(item, seq=first + at, recorded_at=now) for at, item in enumerate(ordered)]
 
 

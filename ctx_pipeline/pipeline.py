@@ -6,7 +6,7 @@ Every method can be called alone, in any process, in the order of the graph; eac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from ctx_pipeline.errors import NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer, write_table
 from ctx_pipeline.index.catalogue import Row, read_rows, tenant_slices
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
-from ctx_pipeline.security.visibility import NEVER, micros
+from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank import SourceFacts
 from ctx_pipeline.text import canonical_json, short_hash
@@ -182,6 +182,22 @@ class Pipeline:
         """Return the sources that rows came from and `ctx.toml` no longer names."""
         return frozenset({row.item.provenance.source_id for row in rows} - {s.name for s in self.config.sources})
 
+    def _source_labels(self) -> dict[str, ScopeLabel]:
+        """Return what each source grants today where its records say nothing."""
+        return {
+            source.name: ScopeLabel(
+                tenant=source.tenant or self.config.project.tenant,
+                principals=tuple(sorted(source.principals)),
+                groups=tuple(sorted(source.groups)),
+                sensitivity=None if source.sensitivity is None else source.sensitivity.value,
+                environment=source.environment,
+                task_types=tuple(sorted(source.task_types)),
+                agent_visibility=tuple(sorted(source.agent_visibility)),
+                trust="",
+            )
+            for source in self.config.sources
+        }
+
     def _facts_of(self, rows: Sequence[Row]) -> list[SourceFacts]:
         """Return the facts of every source that rows came from, those of `ctx.toml` first."""
         gone = sorted(self._gone(rows))
@@ -196,6 +212,7 @@ class Pipeline:
             ],
             "encodings": list(self.config.engine.encodings),
             "rendition": RENDITION_VERSION,
+            "grants": [asdict(label) for label in self._source_labels().values()],
         }
         return Generation(
             store_sequence=self.store.max_seq(),
@@ -232,9 +249,13 @@ class Pipeline:
         from ctx_pipeline.stages import filter as filter_stage
 
         build = self._inputs()
-        if not build.has("filtered") or not build.staging.lexical_directory().exists():
+        if not build.has("filtered") or not (build.staging.lexical_directory() / "meta.json").exists():
             table = filter_stage.batch(
-                build.rows, build.patches, build.staging.lexical_directory(), gone=self._gone(build.rows)
+                build.rows,
+                build.patches,
+                build.staging.lexical_directory(),
+                gone=self._gone(build.rows),
+                source_labels=self._source_labels(),
             )
             build.staging.write("filtered", table)
         return build.result("filtered", {})
@@ -318,7 +339,7 @@ class _Build:
     staging: Staging
 
     def has(self, *parts: str) -> bool:
-        return all(self.staging.digest(part) is not None for part in parts)
+        return all(self.staging.is_whole(part) for part in parts)
 
     def result(self, part: str, facts: dict[str, Any]) -> StageResult:
         digest = self.staging.digest(part)

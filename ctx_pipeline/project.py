@@ -33,6 +33,7 @@ from ctx_pipeline.records import SnapshotReader
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages.snapshot import shown_counts
 from ctx_pipeline.status import ProjectStatus, project_status
+from ctx_pipeline.text import canonical_json, repair_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,7 +111,7 @@ class ContextProject:
 
     @cached_property
     def _records(self) -> SnapshotReader:
-        return SnapshotReader(self.ledger, self.index)
+        return SnapshotReader(self.ledger, self.index, self.policy.trust_floor)
 
     def identity(self, identity: Identity | None = None) -> Identity:
         """Return who asks: the given identity, else the one of `ctx.toml`.
@@ -308,9 +309,24 @@ class ContextProject:
         self.ledger.report_used(snapshot_id, item_ids, datetime.now(UTC))
 
     def report_usage(self, snapshot_id: str, usage: Mapping[str, Any], identity: Identity | None = None) -> None:
-        """Record a provider's token figures for a call, for example `cached_input_tokens`."""
+        """Record a provider's token figures for a call, for example `cached_input_tokens`.
+
+        Raises:
+            NotFound: the caller has no such snapshot.
+            InvalidRequest: a figure is not JSON, for example NaN.
+        """
         self._records.own(snapshot_id, self.identity(identity))
-        self.ledger.report_usage(snapshot_id, usage)
+        try:
+            figures = repair_json(dict(usage))
+            canonical_json(figures)
+        except (TypeError, ValueError) as cause:
+            raise InvalidRequest(
+                "the usage is not a JSON object",
+                where="usage",
+                fix="give names with numbers, text, lists or objects of them; no NaN or infinity",
+                code="invalid_usage",
+            ) from cause
+        self.ledger.report_usage(snapshot_id, figures)
 
     def status(self, *, at: datetime | None = None) -> ProjectStatus:
         """Return how fresh each source is, and what is published."""

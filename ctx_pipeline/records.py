@@ -18,6 +18,7 @@ from ctx_pipeline.contracts import (
     Identity,
     PackItem,
     SnapshotDiff,
+    Trust,
 )
 from ctx_pipeline.errors import Corrupt, InvalidRequest, NotFound, NotPermitted
 from ctx_pipeline.index.reader import ServingIndex, ServingView
@@ -32,11 +33,16 @@ Key = tuple[str, str]
 """Item id and version."""
 
 
+WITHHELD_CODES = UNNAMED_CODES | {Exclusion.QUARANTINED}
+"""What shows none of its content any more, in whatever pack it was."""
+
+
 class SnapshotReader:
     """Reads what calls saw, for those who made them."""
 
-    def __init__(self, ledger: Ledger, index: ServingIndex) -> None:
+    def __init__(self, ledger: Ledger, index: ServingIndex, trust_floor: Trust) -> None:
         self._ledger = ledger
+        self._trust_floor = trust_floor
         self._index = index
 
     def own(self, snapshot_id: str, identity: Identity) -> SnapshotRecord:
@@ -74,18 +80,28 @@ class SnapshotReader:
 
     def _hidden(self, keys: Iterable[Key], record: SnapshotRecord, identity: Identity) -> dict[Key, Exclusion]:
         """Return those of a call's item versions that this identity may not know of today, with the reason."""
-        codes = _codes_now(keys, self._index.view(), _viewer(record, identity), _own(record))
-        return {key: code for key, code in codes.items() if code is not None and code in UNNAMED_CODES}
+        codes = self._codes(keys, record, identity)
+        return {key: code for key, code in codes.items() if code in UNNAMED_CODES}
+
+    def _codes(self, keys: Iterable[Key], record: SnapshotRecord, identity: Identity) -> dict[Key, Exclusion]:
+        """Return what the predicate says today of those item versions that are not visible."""
+        viewer = _viewer(record, identity, self._trust_floor)
+        codes = _codes_now(keys, self._index.view(), viewer, _own(record))
+        return {key: code for key, code in codes.items() if code is not None}
 
     def explain(self, snapshot_id: str, identity: Identity) -> tuple[ContextDecisionTrace, ...]:
         """Return the traces of a call, without what this identity may no longer know of."""
         record = self.own(snapshot_id, identity)
         rows: list[dict[str, Any]] = json.loads(record.trace_json)
-        hidden = self._hidden([(row["item_id"], row["version"]) for row in rows], record, identity)
+        codes = self._codes([(row["item_id"], row["version"]) for row in rows], record, identity)
+        hidden = {key for key, code in codes.items() if code in UNNAMED_CODES}
+        untitled = {key for key, code in codes.items() if code in WITHHELD_CODES}
         named = {row["item_id"] for row in rows if (row["item_id"], row["version"]) not in hidden}
         unnamed = {item_id for item_id, _ in hidden} - named
         return tuple(
-            snapshot.trace_of(_without(row, unnamed)) for row in rows if (row["item_id"], row["version"]) not in hidden
+            snapshot.trace_of(_without(row, unnamed, title=key not in untitled))
+            for row in rows
+            if (key := (row["item_id"], row["version"])) not in hidden
         )
 
     def why(self, snapshot_id: str, item_id: str, identity: Identity) -> tuple[ContextDecisionTrace, ...]:
@@ -122,7 +138,7 @@ class SnapshotReader:
         return pack
 
     def _check_rights(self, record: SnapshotRecord, identity: Identity) -> None:
-        codes = set(self._hidden(_shown(record), record, identity).values())
+        codes = set(self._codes(_shown(record), record, identity).values()) & WITHHELD_CODES
         if Exclusion.FORGOTTEN in codes:
             raise NotFound(
                 "content of this snapshot was erased",
@@ -185,10 +201,12 @@ class SnapshotReader:
         )
 
 
-def _viewer(record: SnapshotRecord, identity: Identity) -> Viewer:
+def _viewer(record: SnapshotRecord, identity: Identity, trust_floor: Trust) -> Viewer:
     """Return today's identity in the role and for the task of the call."""
     request: dict[str, Any] = json.loads(record.request_json)
-    return Viewer.of(identity, task_type=request["task"]["type"], agent_role=request["agent_role"])
+    return Viewer.of(
+        identity, task_type=request["task"]["type"], agent_role=request["agent_role"], trust_floor=trust_floor
+    )
 
 
 def _own(record: SnapshotRecord) -> frozenset[Key]:
@@ -209,11 +227,11 @@ def _shown(record: SnapshotRecord) -> list[Key]:
     return list(dict.fromkeys((part["item_id"], part["version"]) for part in parts))
 
 
-def _without(row: dict[str, Any], unnamed: set[str]) -> dict[str, Any]:
-    """Return a trace row that mentions none of these items."""
+def _without(row: dict[str, Any], unnamed: set[str], *, title: bool) -> dict[str, Any]:
+    """Return a trace row that mentions none of these items, and its own title only if it may."""
     mentions = {name: row[name] for name in ("parent_item_id", "counterfactual", "selected_reason")}
     hidden = {name: None for name, text in mentions.items() if text and any(item_id in text for item_id in unnamed)}
-    return {**row, **hidden}
+    return {**row, **hidden, "title": row["title"] if title else ""}
 
 
 def _codes_now(

@@ -387,3 +387,12 @@ def test_sources_are_kept_apart(tmp_path: Path):
     home.refresh("more")
     home.build()
     assert set(home.shown("refund")) == {"document:docs/a.md#1", "document:more/b.md#1"}
+
+
+def test_a_version_that_was_taken_back_is_retired_also_when_its_content_had_changed(docs: Home):
+    """Ours: the source's word counts, whatever versions it has had in between."""
+    for version, text in (("2", "two"), ("3", "three"), ("3", "three changed"), ("2", "two")):
+        docs.write("docs/a.md", f"---\nversion: {version}\n---\nrefund {text}\n")
+        docs.refresh()
+    docs.build()
+    assert "refund two" in docs.shown("refund")["document:docs/a.md#1"]

@@ -345,7 +345,7 @@ def test_a_source_named_like_the_request_gets_no_rights_by_its_name(tmp_path: Pa
 
 def test_history_leaves_out_versions_that_may_not_be_seen(tmp_path: Path):
     open_one = make_item("a", "refund rules", version="1")
-    closed = make_item("a", "refund secret", version="2-secret", groups=("board",), valid_from=NOW)
+    closed = make_item("a", "refund secret", version="2-secret", groups=("board",), valid_from=NOW + timedelta(days=1))
     write_config(tmp_path, {"handbook": {}})
     from ctx_pipeline.ingest import refresh
     from ctx_pipeline.sources import SourceBatch

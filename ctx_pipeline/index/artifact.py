@@ -96,6 +96,11 @@ class Staging:
         path = self.path / f"{name}.sha256"
         return path.read_text(encoding="ascii") if path.exists() else None
 
+    def is_whole(self, name: str) -> bool:
+        """Return whether a part is there and is what was written."""
+        digest = self.digest(name)
+        return digest is not None and _has_digest(self.path / f"{name}.arrow", digest)
+
     def lexical_directory(self) -> Path:
         """Return the directory of the lexical index."""
         return self.path / LEXICAL
@@ -156,11 +161,30 @@ def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 
     content_hash = sha256_hex(canonical_json(content))
     manifest = {**content, "content_hash": content_hash, "generation": asdict(staging.generation)}
     target = staging.layout.artifacts / content_hash[:32]
-    if not (target / "manifest.json").exists():
+    if not _is_published(target, content_hash, digests):
         _link_artifact(staging, target, manifest)
     _move_pointer(staging.layout, target.name, content_hash, staging.generation)
     _drop_old(staging.layout, target.name, keep)
     return content_hash
+
+
+def _has_digest(path: Path, digest: str) -> bool:
+    try:
+        return file_digest(path) == digest
+    except OSError:
+        return False
+
+
+def _is_published(target: Path, content_hash: str, digests: Mapping[str, str | None]) -> bool:
+    """Return whether an artifact directory is complete and undamaged."""
+    try:
+        manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))
+        whole = manifest["content_hash"] == content_hash and (target / LEXICAL / "meta.json").exists()
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return whole and all(
+        digest is not None and _has_digest(target / f"{name}.arrow", digest) for name, digest in digests.items()
+    )
 
 
 def _link_artifact(staging: Staging, target: Path, manifest: Mapping[str, Any]) -> None:
@@ -216,10 +240,21 @@ def _drop_old(layout: Layout, current: str, keep: int) -> None:
 def read_pointer(layout: Layout) -> dict[str, Any] | None:
     """Return what the pointer names; None when nothing has been published."""
     try:
-        return json.loads(layout.pointer.read_text(encoding="utf-8"))
+        pointer: dict[str, Any] = json.loads(layout.pointer.read_text(encoding="utf-8"))
+        Generation(**pointer["generation"])
+        str(pointer["artifact"] + pointer["content_hash"])
     except FileNotFoundError:
         return None
-    except ValueError as cause:
+    except (ValueError, TypeError, KeyError, LookupError) as cause:
         raise Corrupt(
-            "the index pointer is not readable", where=str(layout.pointer.name), fix="run `ctx build`"
+            "the index pointer is not readable",
+            where=layout.pointer.name,
+            fix="delete .ctx/derived and run `ctx build`",
         ) from cause
+    except OSError as cause:
+        raise Unavailable(
+            f"cannot read the index pointer ({type(cause).__name__})",
+            where=".ctx/derived",
+            fix="check that it is a folder",
+        ) from cause
+    return pointer

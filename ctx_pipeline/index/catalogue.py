@@ -6,6 +6,7 @@ the versions of one item, its *chain*, lie side by side.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from ctx_pipeline.security.visibility import ALWAYS, micros
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_DECLARED = re.compile(r"^v?(\d{1,9}(?:\.\d{1,9}){0,3})$")
+_DECLARED = re.compile(r"^v?(\d{1,9}(?:\.\d{1,9}){0,3})(?:\+[0-9a-f]{8})?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,10 @@ class Row:
 
 
 def declared_version(version: str) -> tuple[int, ...] | None:
-    """Return a declared version (`2`, `v1.4`) as numbers; None for content hashes and free text."""
+    """Return a declared version (`2`, `v1.4`) as numbers; None for content hashes and free text.
+
+    `2+0f3c91aa` is version 2 whose content was changed without raising it.
+    """
     found = _DECLARED.match(version)
     return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
@@ -127,7 +131,7 @@ class References:
             self._chains[row.key].append(at)
             path = row.item.provenance.locator.path
             if path:
-                self._paths[(row.tenant, row.item.provenance.source_id, path.rsplit("/", 1)[-1])].append(at)
+                self._paths[(row.tenant, row.item.provenance.source_id, path)].append(at)
         for (tenant, item_id), at in self._last.items():
             kind, _, rest = item_id.partition(":")
             self._suffix[(tenant, kind, rest.partition("/")[2])].append(at)
@@ -141,11 +145,16 @@ class References:
         return [] if found is None else [found]
 
     def superseded(self, row: Row, reference: str) -> list[int]:
-        """Return every row that a `supersedes` entry (item id, document id or file name) names."""
+        """Return every row that a `supersedes` entry (item id, document id or path) names.
+
+        A path is relative to the folder of the record that names it, or to the project.
+        """
         found = list(self._chains.get((row.tenant, reference), ()))
         for positions in self._document_chunks(row.tenant, reference):
             found.extend(positions)
-        found.extend(self._paths.get((row.tenant, row.item.provenance.source_id, reference.rsplit("/", 1)[-1]), ()))
+        folder = (row.item.provenance.locator.path or "").rpartition("/")[0]
+        for path in {reference, posixpath.normpath(posixpath.join(folder, reference))}:
+            found.extend(self._paths.get((row.tenant, row.item.provenance.source_id, path), ()))
         return sorted(set(found))
 
     def _document_chunks(self, tenant: str, reference: str) -> list[list[int]]:

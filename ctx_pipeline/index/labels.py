@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from ctx_pipeline.contracts import ContextItem
+from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Sensitivity
 from ctx_pipeline.index.catalogue import References, Row, declared_version
 from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
 from ctx_pipeline.security.visibility import (
     ALWAYS,
+    EVERYONE,
     NEVER,
     STATE_LIVE,
     ScopeLabel,
@@ -40,7 +41,11 @@ TIME_COLUMNS = (
 
 
 def label_table(
-    rows: Sequence[Row], patches: Mapping[ItemKey, Patch], gone: frozenset[str] = frozenset()
+    rows: Sequence[Row],
+    patches: Mapping[ItemKey, Patch],
+    *,
+    gone: frozenset[str] = frozenset(),
+    source_labels: Mapping[str, ScopeLabel] | None = None,
 ) -> tuple[pa.Table, StateColumns]:
     """Return the labels and times of every row as a table, and as columns.
 
@@ -50,8 +55,7 @@ def label_table(
     """
     import pyarrow as pa
 
-    labels, columns = state_columns(rows, patches)
-    columns.retired_at[[at for at, row in enumerate(rows) if row.item.provenance.source_id in gone]] = ALWAYS
+    labels, columns = state_columns(rows, patches, gone=gone, source_labels=source_labels)
     tenants = {tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))}
     table = pa.table(
         {
@@ -72,14 +76,23 @@ def labels_of(table: pa.Table) -> tuple[list[ScopeLabel], dict[str, int]]:
     return labels, json.loads(metadata[b"tenants"])
 
 
-def state_columns(rows: Sequence[Row], patches: Mapping[ItemKey, Patch]) -> tuple[list[ScopeLabel], StateColumns]:
-    """Compute labels and times of every row from the items and what the overlay says of them."""
+def state_columns(
+    rows: Sequence[Row],
+    patches: Mapping[ItemKey, Patch],
+    *,
+    gone: frozenset[str] = frozenset(),
+    source_labels: Mapping[str, ScopeLabel] | None = None,
+) -> tuple[list[ScopeLabel], StateColumns]:
+    """Compute labels and times of every row from the items and what the overlay says of them.
+
+    `gone` are sources that the project no longer has; `source_labels` is what each source grants today.
+    """
     numbers: dict[ScopeLabel, int] = {}
     scope = np.fromiter(
         (numbers.setdefault(scope_label(row.item, row.tenant), len(numbers)) for row in rows), np.int32, len(rows)
     )
     columns = StateColumns(
-        scope=scope,
+        scope=scope.copy(),
         state=np.full(len(rows), STATE_LIVE, np.uint8),
         valid_from=np.fromiter((_from(row.item) for row in rows), np.int64, len(rows)),
         valid_until=np.fromiter((_until(row.item) for row in rows), np.int64, len(rows)),
@@ -93,11 +106,15 @@ def state_columns(rows: Sequence[Row], patches: Mapping[ItemKey, Patch]) -> tupl
         retired_at=np.full(len(rows), NEVER, np.int64),
         tied=np.zeros(len(rows), np.bool_),
     )
+    own = list(numbers)
     _known_from(rows, columns)
-    _replace_named(rows, columns)
-    _narrow_replaced(rows, columns, numbers)
+    _narrow_older(rows, columns, numbers)
     labels = list(numbers)
     _apply_overlay(rows, columns, labels, patches)
+    columns.retired_at[[at for at, row in enumerate(rows) if row.item.provenance.source_id in gone]] = ALWAYS
+    _narrow_retired(rows, columns, labels, source_labels or {})
+    numbers_of: list[int] = scope.tolist()
+    _replace_named(rows, columns, [own[number] for number in numbers_of])
     _supersede_chains(rows, columns)
     return labels, columns
 
@@ -152,44 +169,94 @@ def _supersede_chains(rows: Sequence[Row], columns: StateColumns) -> None:
             first = at
 
 
-def _narrow_replaced(rows: Sequence[Row], columns: StateColumns, numbers: dict[ScopeLabel, int]) -> None:
-    """Let a version that another one replaced at once be seen only by those who may see that one too.
+def _narrow_older(rows: Sequence[Row], columns: StateColumns, numbers: dict[ScopeLabel, int]) -> None:
+    """Let an older version be seen only by those who may see the one that replaced it, too.
 
-    Such a version shows only with `as_of`, which does not rewind permissions.
+    Older versions show only with `as_of`, which sees old facts with today's rights. A version that had not begun when
+    it was recorded narrows nothing: until it begins, the older one is the current one.
     """
     labels = list(numbers)
-    replacement: ScopeLabel | None = None
+    newest: ScopeLabel | None = None
     for at in range(len(rows) - 2, -1, -1):
         if rows[at].chain != rows[at + 1].chain:
-            replacement = None
-        elif rows[at + 1].item.valid_from is None and replacement is None:
-            replacement = labels[int(columns.scope[at + 1])]
+            newest = None
+            continue
+        if newest is None and columns.valid_from[at + 1] <= rows[at + 1].recorded_at:
+            newest = labels[int(columns.scope[at + 1])]
         own = labels[int(columns.scope[at])]
-        if replacement is not None and replacement != own:
-            columns.scope[at] = numbers.setdefault(replace(own, also=replacement), len(numbers))
+        if newest is not None and newest != own:
+            columns.scope[at] = numbers.setdefault(replace(own, also=newest), len(numbers))
+
+
+def _narrow_retired(
+    rows: Sequence[Row], columns: StateColumns, labels: list[ScopeLabel], source_labels: Mapping[str, ScopeLabel]
+) -> None:
+    """Let what a source no longer has be seen only by those whom the source grants something today.
+
+    What is live was read under today's settings; what is retired kept those of its day. A source whose records name
+    tenants of their own keeps them apart as long as it has something of that tenant.
+    """
+    retired = columns.retired_at < NEVER
+    live_tenants = {(row.item.provenance.source_id, row.tenant) for at, row in enumerate(rows) if not retired[at]}
+    numbers: dict[ScopeLabel, int] = {}
+    for at in np.flatnonzero(retired).tolist():
+        row = rows[at]
+        today = source_labels.get(row.item.provenance.source_id)
+        if today is None:
+            continue
+        if (row.item.provenance.source_id, row.tenant) in live_tenants:
+            today = replace(today, tenant=row.tenant or None)
+        own = labels[int(columns.scope[at])]
+        narrowed = replace(own, also=replace(today, trust=own.trust, also=own.also))
+        if narrowed not in numbers:
+            numbers[narrowed] = len(labels)
+            labels.append(narrowed)
+        columns.scope[at] = numbers[narrowed]
 
 
 def _is_tie(older: Row, newer: Row) -> bool:
     """Two declared versions that compare equal (`2` and `v2.0`) conflict; neither replaces the other by chance."""
     first, second = declared_version(older.item.version), declared_version(newer.item.version)
-    if first is None or second is None:
+    if first is None or second is None or "+" in older.item.version + newer.item.version:
         return False
     width = max(len(first), len(second))
     padded = [version + (0,) * (width - len(version)) for version in (first, second)]
     return padded[0] == padded[1] and older.item.valid_from == newer.item.valid_from
 
 
-def _replace_named(rows: Sequence[Row], columns: StateColumns) -> None:
+def _replace_named(rows: Sequence[Row], columns: StateColumns, own: Sequence[ScopeLabel]) -> None:
+    """Let an item replace the others that it names in `supersedes`, as far as it may: see `_may_replace`."""
     if not any(row.item.supersedes for row in rows):
         return
     references = References(rows)
     for at, row in enumerate(rows):
+        newest = at + 1 == len(rows) or rows[at + 1].chain != row.chain
+        if not row.item.supersedes or not newest or columns.retired_at[at] < NEVER or columns.state[at] != STATE_LIVE:
+            continue
         for reference in row.item.supersedes:
             for target in references.superseded(row, reference):
-                if rows[target].chain != row.chain and not _same_file(rows[target], row):
+                if _may_replace(row, rows[target], own[at], own[target]):
                     columns.replaced_at[target] = min(columns.replaced_at[target], columns.valid_from[at])
                     known = columns.known_from[at] if row.item.valid_from is not None else row.recorded_at
                     columns.known_replaced_at[target] = min(columns.known_replaced_at[target], known)
+
+
+def _may_replace(new: Row, old: Row, new_label: ScopeLabel, old_label: ScopeLabel) -> bool:
+    """Whether an item may replace another: of no less authority and trust, and for everyone who sees the old one."""
+    if new.chain == old.chain or _same_file(old, new):
+        return False
+    if new.item.authority < old.item.authority or TRUST_RANK[new.item.trust] < TRUST_RANK[old.item.trust]:
+        return False
+    return replace(new_label, trust=old_label.trust) == old_label or _is_open(new_label, old_label)
+
+
+def _is_open(new: ScopeLabel, old: ScopeLabel) -> bool:
+    """Whether a label lets in everybody of the tenant that another one could."""
+    if new.sensitivity is None or old.sensitivity is None:
+        return False
+    restricted = new.environment is not None or new.task_types or new.agent_visibility
+    closer = SENSITIVITY_RANK[Sensitivity(new.sensitivity)] > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]
+    return EVERYONE in new.groups and not restricted and not closer
 
 
 def _same_file(one: Row, other: Row) -> bool:

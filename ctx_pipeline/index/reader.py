@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ctx_pipeline.contracts.codes import PERMISSION_CODES, Exclusion, Rendition
 from ctx_pipeline.errors import Corrupt, Unavailable
-from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, read_pointer, read_table
+from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, file_digest, read_pointer, read_table
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
 from ctx_pipeline.index.lexical import Lexical, LexicalHits
 from ctx_pipeline.index.overlay import Entry, apply_patch, fold, supersede_chain
@@ -96,6 +96,7 @@ class ArtifactReader:
                 fix="run `ctx build`",
                 code="index_format",
             )
+        _check_parts(directory, self.manifest["parts"])
         tables = {name: read_table(directory / f"{name}.arrow") for name in PARTS}
         self._tables = tables
         self.content_hash: str = self.manifest["content_hash"]
@@ -105,7 +106,12 @@ class ArtifactReader:
         }
         self.sources: list[dict[str, Any]] = self.manifest["sources"]
         self._read_columns(tables)
-        self.lexical = Lexical(directory / LEXICAL)
+        try:
+            self.lexical = Lexical(directory / LEXICAL)
+        except ValueError as cause:
+            raise Corrupt(
+                "the full-text index cannot be opened", where=directory.name, fix="run `ctx build`"
+            ) from cause
 
     def _read_columns(self, tables: dict[str, pa.Table]) -> None:
         found, ranked, filtered = tables["discovered"], tables["ranked"], tables["filtered"]
@@ -223,6 +229,17 @@ class ArtifactReader:
         """Return the tenant's rows with a `when_to_load` code."""
         first, last = self.tenants.get(tenant, (0, 0))
         return np.flatnonzero(self.when[first:last] == code) + first
+
+
+def _check_parts(directory: Path, digests: dict[str, str]) -> None:
+    """Refuse an artifact whose parts are not what was published: labels decide who sees what.
+
+    Vectors only order what is visible and are most of the bytes; `ctx doctor` checks them.
+    """
+    for name in PARTS:
+        path = directory / f"{name}.arrow"
+        if not path.exists() or (name != "vectors" and file_digest(path) != digests.get(name)):
+            raise Corrupt(f"index part {name!r} is not what was published", where=directory.name, fix="run `ctx build`")
 
 
 class ServingView:
@@ -350,6 +367,13 @@ class ServingIndex:
             return self._view
 
     def _at(self, reader: ArtifactReader, sequence: int) -> ServingView:
+        if sequence < reader.overlay_sequence:
+            raise Corrupt(
+                f"the ledger is older than the index: it ends at {sequence}, the index knows {reader.overlay_sequence}",
+                where=".ctx/state",
+                fix="restore .ctx/state from a backup as a whole",
+                code="ledger_behind",
+            )
         return ServingView(reader, sequence, self._overlay_since(reader.overlay_sequence))
 
     def _pointer_stamp(self) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, ValidationError
 
@@ -23,7 +23,9 @@ from ctx_pipeline.sources.records import (
     Label,
     RecordFields,
     RecordTime,
+    lost_permission_message,
     make_item,
+    meant_permission,
     record_error,
     scope_of,
 )
@@ -42,7 +44,7 @@ def _require_text(value: str) -> str:
 
 
 class MemoryFields(RecordFields):
-    """One line of a memory file; other keys are ignored."""
+    """One line of a memory file; other keys are ignored, but not one that is nearly a permission key."""
 
     id: Label
     text: Annotated[FreeText, AfterValidator(_require_text)]
@@ -101,6 +103,10 @@ def _parse(found: FoundFile, number: int, line: bytes) -> _Memory | FileError:
         return error(FileCode.NOT_UTF8, "not UTF-8: save it as UTF-8")
     except JsonProblem as problem:
         return error(FileCode.BAD_JSON, problem.message)
+    keys = cast("dict[str, Any]", record) if isinstance(record, dict) else ()
+    wanted = next((meant for meant in map(meant_permission, keys) if meant), None)
+    if wanted is not None:
+        return error(FileCode.BAD_RECORD, lost_permission_message(wanted))
     try:
         return _Memory(found, number, MemoryFields.model_validate(record))
     except ValidationError as problem:

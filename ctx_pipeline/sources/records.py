@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
@@ -108,6 +111,47 @@ NO_FIELDS = RecordFields()
 
 PERMISSION_KEYS = ("tenant", "principals", "groups", "sensitivity")
 """Keys whose loss would widen who may see a record."""
+
+NEAR_MISS_RATIO = 0.85
+"""From this `difflib` ratio on a key is a permission key that was mistyped: `sensitivty` 0.95, `group_by` 0.77."""
+MAX_NEAR_MISS_CHARS = 64
+"""A longer key is no slip of the pen; comparing it costs time that grows with its square."""
+
+
+def meant_permission(key: str) -> str | None:
+    """Return the permission key that `key` is a variant or a near miss of; None for the exact key and for any other.
+
+    Upper case, width, separators, singular for plural and small slips make a variant. Such a key would be ignored, and
+    the record would be seen by all whom the source lets in, so whoever reads records refuses it.
+    """
+    key = key.strip()
+    return _meant_permission(key) if len(key) <= MAX_NEAR_MISS_CHARS else None
+
+
+def lost_permission_message(wanted: str) -> str:
+    """Say why a key that `meant_permission` knows is refused."""
+    return f"a key looks like {wanted} and would be ignored: write it so, or rename it if it restricts nothing"
+
+
+@lru_cache(maxsize=4096)
+def _meant_permission(key: str) -> str | None:
+    if key in RecordFields.model_fields:
+        return None
+    folded = "".join(char for char in unicodedata.normalize("NFKC", key).casefold() if char.isalnum())
+    return next((wanted for wanted in PERMISSION_KEYS if _is_near(folded, wanted)), None)
+
+
+def _is_near(folded: str, wanted: str) -> bool:
+    pairs = ((folded, wanted), (_singular(folded), _singular(wanted)))
+    if any(SequenceMatcher(None, *pair, autojunk=False).ratio() >= NEAR_MISS_RATIO for pair in pairs):
+        return True
+    # One wrong or two swapped letters of a short key stay below the ratio: `gruops`, `tenent`.
+    wrong = sum(left != right for left, right in zip(folded, wanted, strict=False))
+    return len(folded) == len(wanted) and (wrong <= 1 or sorted(folded) == sorted(wanted))
+
+
+def _singular(word: str) -> str:
+    return f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

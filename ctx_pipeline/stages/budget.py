@@ -110,6 +110,7 @@ def serve(
         BudgetTooSmall: the protected items alone do not fit.
     """
     limits = limits_of(profile, policy, request.token_budget)
+    _leave_out_unpaired(candidates, request)
     alive = [candidate for candidate in candidates if candidate.excluded is None]
     purse = _Purse(limits, heading_tokens, {c.row: c for c in alive if c.row != REQUEST_ROW})
     _spend_protected([c for c in alive if c.protected], purse)
@@ -203,10 +204,20 @@ def _spend_history(
     messages: Sequence[Candidate], request: ContextRequest, purse: _Purse, planned: Mapping[str, int]
 ) -> None:
     """Keep the most recent messages that fit; a tool call and its results stay together or go together."""
-    room = min(planned.get("history", 0), purse.left)
     by_order = {candidate.order: candidate for candidate in messages}
-    for group in reversed(message_groups(request)):
+    groups = message_groups(request)
+    for group in groups:
         members = [by_order[number] for number in group if number in by_order]
+        rest = [member for member in members if not member.selected]
+        # One that a required type took brings those it may not be separated from.
+        if len(rest) < len(members) and sum(member.tokens[0] for member in rest) <= purse.limits.usable - purse.used:
+            for member in rest:
+                purse.take(member, Rendition.FULL, member.tokens[0], "recent history")
+    room = min(planned.get("history", 0), purse.left)
+    for group in reversed(groups):
+        members = [by_order[number] for number in group if number in by_order and not by_order[number].selected]
+        if not members:
+            continue
         price = sum(member.tokens[0] for member in members)
         if "history" not in purse.opened:
             price += purse.heading_tokens.get("history", 0)
@@ -217,19 +228,66 @@ def _spend_history(
         room -= price
 
 
+def _leave_out_unpaired(candidates: Sequence[Candidate], request: ContextRequest) -> None:
+    unpaired = unpaired_messages(request)
+    for candidate in candidates:
+        if candidate.section == "history" and candidate.row == REQUEST_ROW and candidate.order in unpaired:
+            candidate.excluded, candidate.counterfactual = Exclusion.GATE_REMOVED, unpaired[candidate.order]
+
+
 def message_groups(request: ContextRequest) -> list[list[int]]:
     """Return message numbers in groups that may not be separated: a call with its results, else single messages."""
-    groups: list[list[int]] = []
-    owner: dict[str, list[int]] = {}
+    return [group.numbers for group in _groups(request)]
+
+
+def unpaired_messages(request: ContextRequest) -> dict[int, str]:
+    """Return the messages that no model accepts in a conversation, by number, and what each lacks.
+
+    Those are tool results without an earlier call, and calls of which a result is missing together with the results
+    that they do have. Calls of the last group are pending: their results may still come.
+    """
+    lacking: dict[int, str] = {}
+    paired = [group for group in _groups(request) if not group.orphan]
+    for group in _groups(request):
+        if group.orphan:
+            lacking[group.numbers[0]] = "its call is not in the request"
+    for group in paired[:-1]:
+        if group.open_calls:
+            call, *results = group.numbers
+            lacking[call] = "its results are not all in the request"
+            lacking.update(dict.fromkeys(results, "other results of its call are not in the request"))
+    return lacking
+
+
+@dataclass(slots=True)
+class _Group:
+    """Messages that may not be separated."""
+
+    numbers: list[int]
+    open_calls: list[str]
+    """Ids of the calls that no message has answered; empty for a call without an id."""
+    orphan: bool = False
+    """A tool result without an earlier call."""
+
+
+def _groups(request: ContextRequest) -> list[_Group]:
+    groups: list[_Group] = []
+    owner: dict[str, _Group] = {}
     for number, message in enumerate(request.messages):
-        group = owner.get(message.tool_call_id or "") if message.role == "tool" else None
+        answered = (message.tool_call_id or "") if message.role == "tool" else ""
+        group = owner.get(answered)
         if group is None:
-            group = [number]
+            group = _Group([number], [], orphan=message.role == "tool")
             groups.append(group)
         else:
-            group.append(number)
+            group.numbers.append(number)
+            group.open_calls = [call for call in group.open_calls if call != answered]
         for call in message.tool_calls:
-            owner[str(call.get("id", ""))] = group
+            name = str(call.get("id") or "")
+            group.open_calls.append(name)
+            if name:
+                # An id that is used again belongs to the latest call.
+                owner[name] = group
     return groups
 
 

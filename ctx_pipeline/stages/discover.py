@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from pydantic import ValidationError
 
-from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Trust, WhenToLoad
+from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Message, Trust, WhenToLoad
 from ctx_pipeline.errors import InvalidRequest
 from ctx_pipeline.index.catalogue import Row, edges, subjects
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
@@ -18,7 +18,7 @@ from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.sections import TOOLS
-from ctx_pipeline.text import canonical_json, short_hash
+from ctx_pipeline.text import canonical_json, repair_json, short_hash
 from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
             )
         )
     for number, message in enumerate(request.messages):
-        text = f"{message.role}: {message.content}"
+        text = _message_text(message)
         made.append(_request_item(ItemKind.HISTORY, f"message/{number}", "history", text, tokens_of, order=number))
     names: set[str] = set()
     for number, seen in enumerate(request.observations):
@@ -261,6 +261,36 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
     if goal:
         made.append(_request_item(ItemKind.TASK, "goal", "goal", goal, tokens_of, protected=True))
     return made
+
+
+def _message_text(message: Message) -> str:
+    """Return a message as the model reads it: who, which call it answers, the text, then one line for each call."""
+    known = {"tool_call_id": message.tool_call_id, "name": message.name} if message.role == "tool" else {}
+    answers = {name: value for name, value in known.items() if value is not None}
+    head = f"{message.role} {canonical_json(answers)}" if answers else message.role
+    calls = [f"tool_call {canonical_json(_call(call))}" for call in message.tool_calls]
+    return "\n".join([f"{head}: {message.content}", *calls])
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return id, name and arguments of a call, nested or flat; a call of another form stays as it is."""
+    inner: Any = call.get("function", call)
+    if not isinstance(inner, dict) or "name" not in inner:
+        return dict(call)
+    function = cast("dict[str, Any]", inner)
+    arguments = function.get("arguments", function.get("input"))
+    known = {"id": call.get("id"), "name": function["name"], "arguments": _arguments(arguments)}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _arguments(value: Any) -> Any:
+    """Return arguments as a value, so that blanks and the order of keys make no difference; else the text as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return repair_json(json.loads(value))
+    except (ValueError, RecursionError):
+        return value
 
 
 def _unused(name: str, names: set[str]) -> str:
@@ -312,9 +342,10 @@ def _offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Cand
     """Return the caller's own tools, in the caller's order.
 
     Raises:
-        InvalidRequest: one of them is no tool definition.
+        InvalidRequest: one of them is no tool definition, or has the name of an earlier one.
     """
     made: list[Candidate] = []
+    places: dict[str, int] = {}
     for number, value in enumerate(flatten_tools(list(request.tools or ()))):
         try:
             content = tool_content(ToolDefinition.model_validate(value))
@@ -326,6 +357,14 @@ def _offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Cand
                 code="invalid_tool",
             ) from cause
         name = str(json.loads(content)["name"])
+        first = places.setdefault(name, number)
+        if first != number:
+            raise InvalidRequest(
+                f"a tool of the request repeats the name of tools[{first}]",
+                where=f"tools[{number}]",
+                fix="give every tool its own name",
+                code="invalid_tool",
+            )
         full = content + "\n"
         made.append(
             Candidate(

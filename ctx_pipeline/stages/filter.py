@@ -12,7 +12,7 @@ from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.labels import is_current, label_table, labels_of
 from ctx_pipeline.index.lexical import LexicalRow, build_lexical
 from ctx_pipeline.index.overlay import ItemKey, Patch
-from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
+from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, ScopeLabel, Viewer, code_of
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ def batch(
     lexical: Path,
     *,
     gone: frozenset[str] = frozenset(),
+    source_labels: Mapping[str, ScopeLabel] | None = None,
 ) -> pa.Table:
     """Label every row with who may see it and when, and index its terms under that label in directory `lexical`.
 
-    `gone` are sources that the project no longer has. Returns the table of `label_table`.
+    `gone` are sources that the project no longer has, `source_labels` what each source grants today. Returns the
+    table of `label_table`.
     """
-    table, columns = label_table(rows, patches, gone)
+    table, columns = label_table(rows, patches, gone=gone, source_labels=source_labels)
     _, tenants = labels_of(table)
     build_lexical(
         lexical,

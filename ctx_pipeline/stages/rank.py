@@ -103,7 +103,7 @@ def serve(
     refreshed: Mapping[str, int],
     request: ContextRequest,
 ) -> Ranked:
-    """Score the candidates that are still in, fold duplicates, resolve conflicts.
+    """Score the candidates that are still in, fold duplicates and tools of one name, resolve conflicts.
 
     `refreshed` says when each source was last read, in microseconds. Order: descending score, ties by item id and
     version; excluded candidates keep their place at the end.
@@ -122,6 +122,7 @@ def serve(
     _fold_duplicates(indexed)
     conflicts = _resolve_conflicts([c for c in alive if c.excluded is None], view.reader)
     _cut_low_rank(indexed, policy)
+    _fold_namesake_tools(alive)
     excluded = [candidate for candidate in candidates if candidate.excluded is not None]
     excluded.sort(key=lambda candidate: (candidate.item_id, candidate.version))
     return Ranked([*(c for c in alive if c.excluded is None), *excluded], conflicts)
@@ -210,6 +211,19 @@ def _fold_duplicates(candidates: Sequence[Candidate]) -> None:
             for loser in group[1:]:
                 loser.excluded = Exclusion.DUPLICATE
                 loser.counterfactual = f"same text as {group[0].item_id}"
+
+
+def _fold_namesake_tools(candidates: Sequence[Candidate]) -> None:
+    """Of tools with one name, which a model could not tell apart, keep highest authority, then score, then id."""
+    by_name: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        if candidate.section == TOOLS and candidate.excluded is None:
+            by_name[candidate.title].append(candidate)
+    for group in by_name.values():
+        kept, *losers = sorted(group, key=lambda c: (-c.authority, -c.score, c.item_id, c.version))
+        for loser in losers:
+            loser.excluded = Exclusion.DUPLICATE
+            loser.counterfactual = f"same tool name as {kept.item_id}"
 
 
 def _resolve_conflicts(candidates: Sequence[Candidate], reader: ArtifactReader) -> tuple[ConflictRecord, ...]:
