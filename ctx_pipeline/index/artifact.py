@@ -22,7 +22,7 @@ from ctx_pipeline.text import canonical_json, sha256_hex
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Layout of an artifact; a reader refuses another one by name."""
 
 PARTS = ("discovered", "vectors", "filtered", "ranked", "transformed", "budgeted")

@@ -12,6 +12,7 @@ from ctx_pipeline.index.analysis import query_terms, terms
 TITLE_BOOST = 2.0
 """A term in the title weighs as two in the body."""
 
+FEW_LABELS = 32
 MAX_SCOPE_TERMS = 4_096
 """With more permitted labels than this the label filter is left to the caller's mask."""
 
@@ -35,6 +36,11 @@ class LexicalHits(NamedTuple):
     scores: list[float]
 
 
+def _label_term(scope: int, *, current: bool) -> int:
+    """Return the one term that says who may see a row, and whether only an `as_of` request can want it."""
+    return scope * 2 + (not current)
+
+
 def _schema() -> Any:
     import tantivy
 
@@ -42,7 +48,6 @@ def _schema() -> Any:
     builder.add_integer_field("row", stored=False, indexed=False, fast=True)
     builder.add_integer_field("tenant", stored=False, indexed=True, fast=False)
     builder.add_integer_field("scope", stored=False, indexed=True, fast=False)
-    builder.add_integer_field("current", stored=False, indexed=True, fast=False)
     builder.add_text_field("title", stored=False, tokenizer_name="whitespace", index_option="freq")
     builder.add_text_field("body", stored=False, tokenizer_name="whitespace", index_option="freq")
     return builder.build()
@@ -63,8 +68,7 @@ def build_lexical(directory: Path, rows: Iterable[LexicalRow]) -> int:
         document = tantivy.Document()
         document.add_integer("row", entry.row)
         document.add_integer("tenant", entry.tenant)
-        document.add_integer("scope", entry.scope)
-        document.add_integer("current", int(entry.current))
+        document.add_integer("scope", _label_term(entry.scope, current=entry.current))
         document.add_text("title", " ".join(terms(entry.title)))
         document.add_text("body", " ".join(terms(entry.body)))
         writer.add_document(document)
@@ -100,18 +104,27 @@ class Lexical:
         for word in words:
             title = query_class.term_query(self._schema, "title", word, "freq")
             should.append((occur.Should, query_class.boost_query(title, TITLE_BOOST)))
-        must = [
-            (occur.Must, query_class.boolean_query(should)),
-            (occur.Must, self._filter(query_class.term_query(self._schema, "tenant", tenant))),
-        ]
-        if current:
-            must.append((occur.Must, self._filter(query_class.term_query(self._schema, "current", 1))))
-        if len(scopes) <= MAX_SCOPE_TERMS:
-            must.append((occur.Must, self._filter(query_class.term_set_query(self._schema, "scope", list(scopes)))))
+        must = [(occur.Must, query_class.boolean_query(should)), (occur.Must, self._permitted(tenant, scopes, current))]
         hits = self._searcher.search(query_class.boolean_query(must), limit, count=False).hits
         rows: list[Any] = list(self._searcher.fast_field_values("row", [address for _, address in hits]))
         ranked = sorted(zip(rows, (score for score, _ in hits), strict=True), key=lambda hit: (-hit[1], hit[0]))
         return LexicalHits([int(row) for row, _ in ranked], [float(score) for _, score in ranked])
+
+    def _permitted(self, tenant: int, scopes: Sequence[int], current: bool) -> Any:
+        """Return the filter of permitted labels; a label belongs to one tenant.
+
+        A few labels are read beside the words' own lists, which skips what no word is in; many are collected first.
+        """
+        query_class, occur = self._tantivy.Query, self._tantivy.Occur
+        if len(scopes) > MAX_SCOPE_TERMS:
+            return self._filter(query_class.term_query(self._schema, "tenant", tenant))
+        terms = [_label_term(scope, current=True) for scope in scopes]
+        if not current:
+            terms += [_label_term(scope, current=False) for scope in scopes]
+        if len(terms) > FEW_LABELS:
+            return self._filter(query_class.term_set_query(self._schema, "scope", terms))
+        any_of = [(occur.Should, query_class.term_query(self._schema, "scope", term)) for term in terms]
+        return self._filter(query_class.boolean_query(any_of))
 
     def _filter(self, query: Any) -> Any:
         return self._tantivy.Query.const_score_query(query, 0.0)

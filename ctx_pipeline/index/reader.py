@@ -20,13 +20,15 @@ from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
 from ctx_pipeline.index.lexical import Lexical, LexicalHits
 from ctx_pipeline.index.overlay import Entry, apply_patch, fold, supersede_chain
 from ctx_pipeline.security.visibility import (
-    CODES,
+    ALWAYS,
+    NEVER,
     UNNAMED_CODES,
     Clock,
     Codes,
     ScopeLabel,
     StateColumns,
     Viewer,
+    code_of,
     label_codes,
     visibility_codes,
 )
@@ -42,7 +44,8 @@ DOT_ROWS = 512
 GATHER_SHARE = 0.5
 """Above this share of eligible rows a contiguous pass over the tenant is cheaper than a gather."""
 STRINGS = ("item_id", "version", "title", "subject_name")
-_UNNAMED_NUMBERS = [number for number, code in enumerate(CODES, start=1) if code in UNNAMED_CODES]
+SLICE_CACHE = 32
+"""Viewers whose visible rows are kept per view: 9 bytes a row of the tenant each."""
 VIEWER_CACHE = 256
 """Viewers whose permission codes are kept per view."""
 
@@ -76,6 +79,18 @@ class RowFacts:
     contents: list[int]
     tokens: list[list[int]]
     """Exact tokens of the full, compact and pointer renditions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """What one viewer may see of a tenant's rows, between two moments."""
+
+    codes: Codes
+    visible: Rows
+    """Places of the visible rows within the tenant's slice."""
+    denied: dict[Exclusion, int]
+    since: int
+    until: int
 
 
 class ArtifactReader:
@@ -251,6 +266,7 @@ class ServingView:
         self.labels: list[ScopeLabel] = reader.labels
         self.state = reader.state
         self._permissions: OrderedDict[Viewer, Codes] = OrderedDict()
+        self._slices: OrderedDict[tuple[Viewer, int | None], _Slice] = OrderedDict()
         self._lock = threading.Lock()
         patches = fold(entries)
         if patches:
@@ -292,11 +308,8 @@ class ServingView:
         first, last = self.reader.tenants.get(viewer.tenant, (0, 0))
         if first == last:
             return SearchHits(np.empty(0, np.intp), np.empty(0, np.float32), LexicalHits([], []), {})
-        codes = self.codes(slice(first, last), viewer, clock)
-        counts = np.bincount(codes, minlength=len(PERMISSION_CODES) + 1)
-        denied = {code: int(counts[at]) for at, code in enumerate(PERMISSION_CODES, start=1) if counts[at]}
-        visible = codes == 0
-        rows, scores = self._dense(vector, visible, first, last, limit)
+        seen = self._slice(first, last, viewer, clock)
+        rows, scores = self._dense(vector, seen.visible, first, last, limit)
         permissions = self.permissions(viewer)[: len(self.reader.labels)]
         lexical = self.reader.lexical.search(
             text,
@@ -305,16 +318,36 @@ class ServingView:
             current=clock.as_of is None,
             limit=limit,
         )
-        allowed = ~np.isin(codes, _UNNAMED_NUMBERS)
-        kept = [(row, score) for row, score in zip(lexical.rows, lexical.scores, strict=True) if allowed[row - first]]
+        kept = [
+            (row, score)
+            for row, score in zip(lexical.rows, lexical.scores, strict=True)
+            if code_of(int(seen.codes[row - first])) not in UNNAMED_CODES
+        ]
+        denied = dict(seen.denied)
         return SearchHits(rows, scores, LexicalHits([r for r, _ in kept], [s for _, s in kept]), denied)
 
-    def _dense(
-        self, vector: Floats | None, visible: NDArray[np.bool_], first: int, last: int, limit: int
-    ) -> tuple[Rows, Floats]:
+    def _slice(self, first: int, last: int, viewer: Viewer, clock: Clock) -> _Slice:
+        """Return what a viewer may see of a tenant's rows; kept until the next moment that changes it."""
+        key = (viewer, clock.as_of)
+        with self._lock:
+            known = self._slices.get(key)
+            if known is not None and known.since <= clock.at < known.until:
+                self._slices.move_to_end(key)
+                return known
+        codes = self.codes(slice(first, last), viewer, clock)
+        counts = np.bincount(codes, minlength=len(PERMISSION_CODES) + 1)
+        denied = {code: int(counts[at]) for at, code in enumerate(PERMISSION_CODES, start=1) if counts[at]}
+        since, until = _unchanged(_take(self.state, slice(first, last)), clock)
+        made = _Slice(codes, np.flatnonzero(codes == 0), denied, since, until)
+        with self._lock:
+            self._slices[key] = made
+            while len(self._slices) > SLICE_CACHE:
+                self._slices.popitem(last=False)
+        return made
+
+    def _dense(self, vector: Floats | None, eligible: Rows, first: int, last: int, limit: int) -> tuple[Rows, Floats]:
         if vector is None:
             return np.empty(0, np.intp), np.empty(0, np.float32)
-        eligible = np.flatnonzero(visible)
         block = self.reader.vectors[first:last]
         scores = _dot(block, eligible, vector)
         if len(eligible) > limit:
@@ -400,6 +433,18 @@ class ServingIndex:
                 if attempt == 2:
                     raise
         raise Unavailable("this project has no index yet", where=".ctx/derived", fix="run `ctx build`", code="no_index")
+
+
+def _unchanged(columns: StateColumns, clock: Clock) -> tuple[int, int]:
+    """Return the span around the clock in which no row of these begins or ends.
+
+    With an explicit `as_of` the clock decides nothing.
+    """
+    if clock.as_of is not None:
+        return ALWAYS, NEVER
+    moments = np.concatenate((columns.valid_from, columns.valid_until, columns.superseded_at))
+    before, after = moments[moments <= clock.at], moments[moments > clock.at]
+    return int(before.max(initial=ALWAYS)), int(after.min(initial=NEVER))
 
 
 def _dot(block: Floats, rows: Rows, vector: Floats) -> Floats:
