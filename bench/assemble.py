@@ -24,7 +24,7 @@ from ctx_pipeline.engine import Call, Engine
 from ctx_pipeline.index.reader import ServingIndex, ServingView
 from ctx_pipeline.ledger import Ledger, SnapshotRecord
 from ctx_pipeline.profiles import model_profile
-from ctx_pipeline.security.visibility import micros
+from ctx_pipeline.security.visibility import Clock, Viewer, micros
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 BUDGET = 8_000
@@ -132,6 +132,7 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
                 stages.setdefault(stage, []).append(taken)
     return {
         "tenant": tenant,
+        "visible_rows": _visible_rows(index, tenant),
         "p50_ms": _ms(wall, 50), "p99_ms": _ms(wall, 99), "cpu_p50_ms": _ms(cpu, 50),
         "floor_p50_ms": _ms(floors, 50), "floor_p99_ms": _ms(floors, 99), "floor_cpu_p50_ms": _ms(floor_cpu, 50),
         "ratio": round(statistics.median(wall) / statistics.median(floors), 2),
@@ -139,6 +140,13 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
         "stages_p50_ms": {stage: _ms(taken, 50) for stage, taken in stages.items()},
         "stages_p99_ms": {stage: _ms(taken, 99) for stage, taken in stages.items()},
     }  # fmt: skip
+
+
+def _visible_rows(index: ServingIndex, tenant: str) -> int:
+    view = index.view()
+    viewer = Viewer.of(Identity(principal="p", tenant=tenant, groups=GROUPS), task_type="general")
+    codes = view.codes(slice(*view.reader.tenants[tenant]), viewer, Clock(micros(AT)))
+    return int((codes == 0).sum())
 
 
 def _ms(values: list[float], percentile: int) -> float:
@@ -150,7 +158,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--calls", type=int, default=200)
-    parser.add_argument("--open-share", type=float, default=0.15, help="share of items the whole tenant may see")
+    parser.add_argument(
+        "--open-share",
+        type=float,
+        default=0.07,
+        help="share of items the whole tenant may see; two of twenty groups see a tenth of the rest",
+    )
     arguments = parser.parse_args()
     for count in arguments.items:
         for row in run(count, arguments.calls, open_share=arguments.open_share):

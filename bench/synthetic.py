@@ -75,7 +75,7 @@ def make_rows(items: list[ContextItem]) -> list[Row]:
     return [Row(item, item.scope.tenant or "", at + 1, 0, item.content_hash, at) for at, item in enumerate(ordered)]
 
 
-def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 0.15) -> str:
+def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 0.07) -> str:
     """Build and publish a synthetic artifact through the stages' batch halves; return its content hash."""
     rows = make_rows(make_items(count, seed, open_share=open_share))
     facts = [SourceFacts("synthetic", "documents", WhenToLoad.ON_MATCH, NEVER, NEVER)]

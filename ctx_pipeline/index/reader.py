@@ -222,7 +222,9 @@ class ArtifactReader:
     def facts(self, rows: Sequence[int], encoding: str) -> RowFacts:
         """Return what serving needs of some rows, column by column."""
         where = np.asarray(rows, np.intp)
-        strings: dict[str, list[str]] = {name: column.take(where).to_pylist() for name, column in self._strings.items()}
+        strings: dict[str, list[str]] = {
+            name: self._strings[name].take(where).to_pylist() for name in ("item_id", "version", "title")
+        }
         return RowFacts(
             item_ids=strings["item_id"],
             versions=strings["version"],

@@ -308,7 +308,7 @@ def _spend(
             room = min(room, planned.get(share, 0) - purse.used_by.get(share, 0))
         if candidate.section == TOOLS:
             room = min(room, profile.tool_schema_budget - purse.used_by.get(TOOLS, 0))
-        if room <= 0:
+        if room < candidate.smallest:
             continue
         # In the first pass an item that does not fit whole waits for what other sections leave over.
         choice = _largest(candidate, purse, room, pointer=planned is None, policy=policy)

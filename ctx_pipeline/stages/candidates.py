@@ -64,8 +64,13 @@ class Candidate:
     stale: bool = False
 
     @property
+    def smallest(self) -> int:
+        """Tokens of the smallest rendition that exists."""
+        return min(filter(None, self.tokens), default=0)
+
+    @property
     def cost(self) -> int:
         """Tokens of the chosen rendition, or of the smallest that exists."""
         if self.rendition is None:
-            return min((tokens for tokens in self.tokens if tokens > 0), default=0)
+            return self.smallest
         return self.tokens[_PLACE[self.rendition]]
