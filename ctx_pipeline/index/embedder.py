@@ -88,13 +88,19 @@ def load_embedder(model: str = "default") -> Embedder:
         return _load(DEFAULT_MODEL if model == "default" else model)
 
 
-def embedding_text(item: ContextItem) -> str:
-    """Return what of an item is embedded: title, synonyms, headings, then content, clipped by `clip_document`.
+def embedding_source(item: ContextItem) -> str:
+    """Return what of an item is worth embedding: title, synonyms, headings, then content, whole.
 
-    The other names come first because they are what people ask with and clipping must not lose them.
+    The other names come first because they are what people ask with and clipping must not lose them. Vectors are
+    cached by the hash of this text, so a chunk that changed anywhere is embedded anew.
     """
     head = [item.title, *item.synonyms, " > ".join(item.provenance.locator.heading_path)]
-    return clip_document("\n".join(part for part in (*head, item.content or "") if part.strip()))
+    return "\n".join(part for part in (*head, item.content or "") if part.strip())
+
+
+def embedding_text(item: ContextItem) -> str:
+    """Return what of an item is embedded: its `embedding_source`, clipped by `clip_document`."""
+    return clip_document(embedding_source(item))
 
 
 def clip_document(text: str) -> str:

@@ -65,14 +65,14 @@ class StoredItem:
     """SHA-256 of `item_json`."""
     content_hash: str
     embed_hash: str
-    """SHA-256 of the item's embedding text: the key of its vector."""
+    """SHA-256 of the item's `embedding_source`: the key of its vector."""
     item_json: str
     """Canonical JSON of the whole item."""
 
     @classmethod
     def from_item(cls, item: ContextItem, seq: int, recorded_at: datetime) -> StoredItem:
         """Return the row of an item version."""
-        from ctx_pipeline.index.embedder import embedding_text
+        from ctx_pipeline.index.embedder import embedding_source
 
         item_json = canonical_json(item.model_dump(mode="json"))
         return cls(
@@ -85,7 +85,7 @@ class StoredItem:
             recorded_at=recorded_at,
             item_hash=sha256_hex(item_json),
             content_hash=item.content_hash,
-            embed_hash=sha256_hex(embedding_text(item)),
+            embed_hash=sha256_hex(embedding_source(item)),
             item_json=item_json,
         )
 

@@ -24,6 +24,7 @@ from ctx_pipeline.index.embedder import (
     MAX_EMBED_CHARS,
     MAX_QUERY_BYTES,
     clip,
+    embedding_source,
     embedding_text,
     load_embedder,
 )
@@ -191,6 +192,13 @@ def test_long_content_is_cut_after_the_names_by_a_measure_that_is_fair_to_chines
     assert chinese.startswith("gmv\n成交总额")
     assert len(english) == MAX_EMBED_CHARS
     assert MAX_EMBED_BYTES - 3 < len(chinese.encode()) <= MAX_EMBED_BYTES
+
+
+def test_a_change_beyond_the_clip_is_embedded_anew():
+    """Spec: vectors are cached by the hash of the content, not of the part that a model reads."""
+    before, after = make_item(content="refund " * 500), make_item(content="refund " * 500 + "rules")
+    assert embedding_text(before) == embedding_text(after)
+    assert embedding_source(before) != embedding_source(after)
 
 
 @given(st.text(st.characters()), st.integers(0, 40))

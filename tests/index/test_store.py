@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ctx_pipeline.contracts import ContextItem, ItemKind, Provenance, Scope, Sensitivity, Trust
 from ctx_pipeline.errors import Conflict, Corrupt, InvalidRequest, Unavailable
-from ctx_pipeline.index.embedder import embedding_text
+from ctx_pipeline.index.embedder import embedding_source
 from ctx_pipeline.index.store import (
     EMBED_BATCH_ROWS,
     POINT_LOOKUP_ROWS,
@@ -144,7 +144,7 @@ def test_the_row_of_an_item_carries_its_hashes():
     item = make_item(content="x")
     row = StoredItem.from_item(item, 7, NOW)
     assert (row.item_hash, row.content_hash) == (sha256_hex(row.item_json), sha256_hex("x"))
-    assert row.embed_hash == sha256_hex(embedding_text(item))
+    assert row.embed_hash == sha256_hex(embedding_source(item))
 
 
 def test_a_stored_item_that_was_altered_is_not_returned():
