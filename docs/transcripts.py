@@ -33,7 +33,7 @@ _ID = re.compile(r"snap_[0-9a-f]{32}")
 _STEP = re.compile(r"#: ([\w-]+)(.*)")
 _VOLATILE = (
     (_ID, "SNAPSHOT"),
-    (re.compile(r"\b[0-9a-f]{64}\b"), "HASH"),
+    (re.compile(r"\b(?:[0-9a-f]{64}\b|[0-9a-f]{16}…)"), "HASH"),
     (re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}Z"), "TIME"),
     (re.compile(r"\d+(?:\.\d+)+"), "N.N"),
     (re.compile(r"on (?:Linux|Darwin) \w+"), "on PLATFORM"),
