@@ -300,6 +300,11 @@ class ServingView:
 
     def codes(self, rows: Rows | slice, viewer: Viewer, clock: Clock) -> Codes:
         """Return the visibility code of some rows: 0 is visible."""
+        if not isinstance(rows, slice):
+            first, last = self.reader.tenants.get(viewer.tenant, (0, 0))
+            known = self._known_slice(viewer, clock)
+            if known is not None and rows.size and rows.min() >= first and rows.max() < last:
+                return known.codes[rows - first]
         return visibility_codes(_take(self.state, rows), self.permissions(viewer), clock)
 
     def search(self, text: str, vector: Floats | None, *, viewer: Viewer, clock: Clock, limit: int) -> SearchHits:
@@ -328,21 +333,27 @@ class ServingView:
         denied = dict(seen.denied)
         return SearchHits(rows, scores, LexicalHits([r for r, _ in kept], [s for _, s in kept]), denied)
 
-    def _slice(self, first: int, last: int, viewer: Viewer, clock: Clock) -> _Slice:
-        """Return what a viewer may see of a tenant's rows; kept until the next moment that changes it."""
+    def _known_slice(self, viewer: Viewer, clock: Clock) -> _Slice | None:
         key = (viewer, clock.as_of)
         with self._lock:
             known = self._slices.get(key)
-            if known is not None and known.since <= clock.at < known.until:
-                self._slices.move_to_end(key)
-                return known
+            if known is None or not known.since <= clock.at < known.until:
+                return None
+            self._slices.move_to_end(key)
+            return known
+
+    def _slice(self, first: int, last: int, viewer: Viewer, clock: Clock) -> _Slice:
+        """Return what a viewer may see of a tenant's rows; kept until the next moment that changes it."""
+        known = self._known_slice(viewer, clock)
+        if known is not None:
+            return known
         codes = self.codes(slice(first, last), viewer, clock)
         counts = np.bincount(codes, minlength=len(PERMISSION_CODES) + 1)
         denied = {code: int(counts[at]) for at, code in enumerate(PERMISSION_CODES, start=1) if counts[at]}
         since, until = _unchanged(_take(self.state, slice(first, last)), clock)
         made = _Slice(codes, np.flatnonzero(codes == 0), denied, since, until)
         with self._lock:
-            self._slices[key] = made
+            self._slices[(viewer, clock.as_of)] = made
             while len(self._slices) > SLICE_CACHE:
                 self._slices.popitem(last=False)
         return made
