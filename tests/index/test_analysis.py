@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctx_pipeline.index.analysis import MAX_QUERY_TERMS, MAX_TERMS, query_terms, terms
-from ctx_pipeline.index.lexical import Lexical, LexicalRow, build_lexical
+from ctx_pipeline.index.lexical import MAX_SCOPE_TERMS, Lexical, LexicalRow, build_lexical
 
 TEXTS = (
     "订单退款需要 3 个工作日",
@@ -119,18 +119,29 @@ def test_a_match_in_the_title_comes_before_one_in_the_body(tmp_path: Path):
     assert found(Lexical(tmp_path / "index"), "refund") == [1, 0]
 
 
-def test_tenant_scope_and_currency_are_part_of_the_query(tmp_path: Path):
+def test_label_and_currency_are_part_of_the_query(tmp_path: Path):
+    """Ours: a label names its tenant, so no two tenants share one, and the label filter is the tenant filter."""
     rows = [
-        LexicalRow(tenant * 4 + scope * 2 + current, tenant, scope, bool(current), "t", "refund")
+        LexicalRow(tenant * 4 + place * 2 + current, tenant, tenant * 2 + place, bool(current), "t", "refund")
         for tenant in range(2)
-        for scope in range(2)
+        for place in range(2)
         for current in range(2)
     ]
     build_lexical(tmp_path / "index", rows)
     index = Lexical(tmp_path / "index")
     for tenant in range(2):
-        for scopes in ([], [0], [1], [0, 1]):
+        own = (tenant * 2, tenant * 2 + 1)
+        for scopes in ([], [own[0]], [own[1]], [*own]):
             for current in (False, True):
                 hits = index.search("refund", tenant=tenant, scopes=scopes, current=current, limit=10)
-                wanted = [r.row for r in rows if r.tenant == tenant and r.scope in scopes and r.current >= current]
-                assert hits.rows == wanted
+                assert hits.rows == [r.row for r in rows if r.scope in scopes and r.current >= current]
+
+
+def test_with_many_labels_the_query_keeps_to_its_tenant(tmp_path: Path):
+    count = MAX_SCOPE_TERMS + 1
+    rows = [LexicalRow(number, number % 2, number, True, "t", "refund") for number in range(2 * count)]
+    build_lexical(tmp_path / "index", rows)
+    own = [row.scope for row in rows if row.tenant == 1]
+    hits = Lexical(tmp_path / "index").search("refund", tenant=1, scopes=own, current=True, limit=50)
+    assert len(hits.rows) == 50
+    assert all(row % 2 == 1 for row in hits.rows)
