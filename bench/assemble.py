@@ -136,7 +136,7 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
         "p50_ms": _ms(wall, 50), "p99_ms": _ms(wall, 99), "cpu_p50_ms": _ms(cpu, 50),
         "floor_p50_ms": _ms(floors, 50), "floor_p99_ms": _ms(floors, 99), "floor_cpu_p50_ms": _ms(floor_cpu, 50),
         "ratio": round(statistics.median(wall) / statistics.median(floors), 2),
-        "items": statistics.median(items),
+        "pack_items": statistics.median(items),
         "stages_p50_ms": {stage: _ms(taken, 50) for stage, taken in stages.items()},
         "stages_p99_ms": {stage: _ms(taken, 99) for stage, taken in stages.items()},
     }  # fmt: skip
