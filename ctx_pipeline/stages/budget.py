@@ -52,16 +52,13 @@ class Budgeted:
     report: BudgetReport
 
 
-def batch(blocks: pa.Table, encodings: Sequence[str], count_many: CountMany, known: pa.Table | None = None) -> pa.Table:
+def batch(blocks: pa.Table, encodings: Sequence[str], count_many: CountMany) -> pa.Table:
     """Count every rendition of every row in each encoding.
 
-    Columns: `<rendition>_<encoding>`, int32; 0 where a rendition does not exist. `known` is unused rows' counts of an
-    earlier build in the same row order, or None.
+    Columns: `<rendition>_<encoding>`, int32; 0 where a rendition does not exist.
     """
     import pyarrow as pa
 
-    if known is not None:
-        return known
     columns: dict[str, pa.Array] = {}
     for rendition in Rendition:
         texts = blocks.column(rendition.value).to_pylist()

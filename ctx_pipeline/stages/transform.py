@@ -5,7 +5,7 @@ The batch half renders every row; the serve half hands out the rendition that th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import ContextItem, ItemKind, Rendition
@@ -35,17 +35,14 @@ def render_item(item: ContextItem) -> Blocks:
     return blocks
 
 
-def batch(rows: Sequence[Row], known: Mapping[tuple[str, str, str, int], Blocks] | None = None) -> pa.Table:
-    """Render every row. `known` holds renditions of an earlier build by (tenant, item id, version, sequence).
+def batch(rows: Sequence[Row]) -> pa.Table:
+    """Render every row.
 
     Columns: full, compact (null where it saves too little), pointer.
     """
     import pyarrow as pa
 
-    known = known or {}
-    rendered = [
-        known.get((row.tenant, row.item.item_id, row.item.version, row.seq)) or render_item(row.item) for row in rows
-    ]
+    rendered = [render_item(row.item) for row in rows]
     return pa.table(
         {
             "full": pa.array([blocks.full for blocks in rendered], pa.large_string()),
