@@ -10,6 +10,8 @@ import numpy as np
 from ctx_pipeline.contracts import ContextItem, ItemKind, Provenance, Scope, Sensitivity, Trust, WhenToLoad
 from ctx_pipeline.index.artifact import Generation, Layout, Staging
 from ctx_pipeline.index.catalogue import Row, tenant_slices
+from ctx_pipeline.index.facts import fact_values, facts_table
+from ctx_pipeline.index.lexical import terms_table
 from ctx_pipeline.security.visibility import NEVER
 from ctx_pipeline.stages import assemble, budget, discover, rank, transform
 from ctx_pipeline.stages import filter as filter_stage
@@ -70,23 +72,28 @@ def make_items(count: int, seed: int, *, open_share: float) -> list[ContextItem]
 
 
 def make_rows(items: list[ContextItem]) -> list[Row]:
-    """Return catalogue rows in artifact order."""
-    ordered = sorted(items, key=lambda item: (item.scope.tenant or "", item.item_id))
-    return [Row(item, item.scope.tenant or "", at + 1, 0, item.content_hash, at) for at, item in enumerate(ordered)]
+    """Return catalogue rows in artifact order; `items` is put into it, too."""
+    items.sort(key=lambda item: (item.scope.tenant or "", item.item_id))
+    facts = zip(*fact_values(facts_table(items)), strict=True)
+    return [
+        Row(item.scope.tenant or "", item.item_id, item.version, at + 1, 0, "", item.content_hash, at, *values)
+        for at, (item, values) in enumerate(zip(items, facts, strict=True))
+    ]
 
 
 def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 0.07) -> str:
     """Build and publish a synthetic artifact through the stages' batch halves; return its content hash."""
-    rows = make_rows(make_items(count, seed, open_share=open_share))
+    items = make_items(count, seed, open_share=open_share)
+    rows = make_rows(items)
     facts = [SourceFacts("synthetic", "documents", WhenToLoad.ON_MATCH, NEVER, NEVER)]
     staging = Staging(Layout(home), Generation(count, 0, "synthetic", DIM, str(seed)))
     vectors = np.random.default_rng(seed + 1).standard_normal((count, DIM), np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     staging.write("discovered", discover.batch(rows))
     staging.write("vectors", discover.vector_table(vectors))
-    staging.write("filtered", filter_stage.batch(rows, {}, staging.lexical_directory()))
+    staging.write("filtered", filter_stage.batch(rows, {}, terms_table(items), staging.lexical_directory()))
     staging.write("ranked", rank.batch(rows, facts))
-    blocks = transform.batch(rows)
+    blocks = transform.batch(items)
     staging.write("transformed", blocks)
     staging.write("budgeted", budget.batch(blocks, ENCODINGS, count_many))
     return assemble.batch(

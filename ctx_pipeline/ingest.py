@@ -18,6 +18,7 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.errors import Corrupt
 from ctx_pipeline.index.catalogue import chain_order, declared_version
+from ctx_pipeline.index.facts import start_of
 from ctx_pipeline.index.overlay import ItemKey, Patch, fold
 from ctx_pipeline.index.store import StoredItem
 from ctx_pipeline.security.visibility import NEVER, STATE_FORGOTTEN
@@ -299,7 +300,11 @@ def _in_chain_order(items: Sequence[ContextItem]) -> list[ContextItem]:
     groups: dict[Key, list[ContextItem]] = {}
     for item in items:
         groups.setdefault((item.scope.tenant or "", item.item_id), []).append(item)
-    return [group[at] for group in groups.values() for at in chain_order([(item, at) for at, item in enumerate(group)])]
+    return [
+        group[at]
+        for group in groups.values()
+        for at in chain_order([(item.version, start_of(item), at) for at, item in enumerate(group)])
+    ]
 
 
 def _overlay(code: str, keys: Iterable[ItemKey], now: datetime) -> list[OverlayEntry]:

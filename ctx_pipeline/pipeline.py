@@ -5,7 +5,7 @@ Every method can be called alone, in any process, in the order of the graph; eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,10 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ctx_pipeline.config import LedgerSection, SourceConfig, load_config
-from ctx_pipeline.contracts import SourceKind, SourceReport, WhenToLoad
-from ctx_pipeline.errors import NotFound, Unavailable
+from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
+from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer, write_table
-from ctx_pipeline.index.catalogue import Row, read_rows, tenant_slices
+from ctx_pipeline.index.catalogue import Row, latest_versions, make_rows, tenant_slices
+from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
+from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
 from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
@@ -180,7 +182,7 @@ class Pipeline:
 
     def _gone(self, rows: Sequence[Row]) -> frozenset[str]:
         """Return the sources that rows came from and `ctx.toml` no longer names."""
-        return frozenset({row.item.provenance.source_id for row in rows} - {s.name for s in self.config.sources})
+        return frozenset({row.source for row in rows} - {s.name for s in self.config.sources})
 
     def _source_labels(self) -> dict[str, ScopeLabel]:
         """Return what each source grants today where its records say nothing."""
@@ -214,8 +216,10 @@ class Pipeline:
             "rendition": RENDITION_VERSION,
             "grants": [asdict(label) for label in self._source_labels().values()],
         }
+        sequence, head = self.store.head()
         return Generation(
-            store_sequence=self.store.max_seq(),
+            store_sequence=sequence,
+            store_head=head[:16],
             overlay_sequence=self.ledger.overlay_sequence(),
             embedder=self.embedder.name,
             dim=self.embedder.dim,
@@ -234,9 +238,15 @@ class Pipeline:
         from ctx_pipeline.stages import discover
 
         build = self._inputs()
-        texts = {row.embed_hash: embedding_text(row.item) for row in build.rows}
+        position = {row.embed_hash: at for at, row in enumerate(build.rows)}
         model = self.embedder
-        embedded = ensure_embeddings(self.store, model, texts, progress=self._embedding)
+        embedded = ensure_embeddings(
+            self.store,
+            model,
+            position,
+            lambda hashes: [embedding_text(item) for item in build.items([position[key] for key in hashes])],
+            progress=self._embedding,
+        )
         self.embedded += embedded
         if not build.has("discovered", "vectors"):
             build.staging.write("discovered", discover.batch(build.rows))
@@ -246,6 +256,7 @@ class Pipeline:
 
     def filtered_items(self) -> StageResult:
         """Write the visibility labels and times of every row, and the lexical index under these labels."""
+        from ctx_pipeline.index.lexical import TERMS_VERSION, terms_table
         from ctx_pipeline.stages import filter as filter_stage
 
         build = self._inputs()
@@ -253,6 +264,7 @@ class Pipeline:
             table = filter_stage.batch(
                 build.rows,
                 build.patches,
+                build.derived("terms", TERMS_VERSION, lambda rows: terms_table(build.items(rows))),
                 build.staging.lexical_directory(),
                 gone=self._gone(build.rows),
                 source_labels=self._source_labels(),
@@ -275,7 +287,8 @@ class Pipeline:
 
         build = self._inputs()
         if not build.has("transformed"):
-            build.staging.write("transformed", transform.batch(build.rows))
+            blocks = build.derived("transformed", RENDITION_VERSION, lambda rows: transform.batch(build.items(rows)))
+            build.staging.write("transformed", blocks)
         return build.result("transformed", {})
 
     def budgeted_items(self) -> StageResult:
@@ -285,8 +298,13 @@ class Pipeline:
 
         build = self._inputs()
         if not build.has("budgeted"):
-            blocks = build.staging.read("transformed")
-            build.staging.write("budgeted", budget.batch(blocks, self.config.engine.encodings, count_many))
+            blocks, encodings = build.staging.read("transformed"), self.config.engine.encodings
+            counts = build.derived(
+                "budgeted",
+                canonical_json([RENDITION_VERSION, *encodings]),
+                lambda rows: budget.batch(blocks.take(rows), encodings, count_many),
+            )
+            build.staging.write("budgeted", counts)
         return build.result("budgeted", {"encodings": list(self.config.engine.encodings)})
 
     def assembled_items(self) -> StageResult:
@@ -323,13 +341,37 @@ class Pipeline:
         key = (str(self.home), generation.name)
         if _CACHE.get("key") != key:
             patches = fold(self.ledger.overlay_since(0))
-            stored = _until(self.store.scan(), generation.store_sequence)
-            _CACHE.update(key=key, rows=read_rows(stored, forgotten=forgotten_keys(patches)), patches=patches)
-        return _Build(_CACHE["rows"], _CACHE["patches"], Staging(self.layout, generation))
+            keys = latest_versions(
+                _until(self.store.scan_keys(), generation.store_sequence), forgotten=forgotten_keys(patches)
+            )
+            items: dict[int, ContextItem] = {}
+            _CACHE.update(key=key, rows=self._rows(keys, items), patches=patches, items=items)
+        staging = Staging(self.layout, generation)
+        return _Build(_CACHE["rows"], _CACHE["patches"], staging, self.store, _CACHE["items"])
+
+    def _rows(self, keys: pa.Table, items: dict[int, ContextItem]) -> list[Row]:
+        """Return the catalogue; what had to be read for it is left in `items`."""
+        seqs = keys.column("seq").to_numpy()
+        facts = RowMemo(self.layout.derived, "facts", FACTS_VERSION).take(
+            keys.column("item_hash").to_pylist(),
+            lambda rows: facts_table(_read_items(self.store, seqs[rows].tolist(), items)),
+        )
+        return make_rows(keys, facts)
 
 
 _CACHE: dict[str, Any] = {}
-"""The rows of the last generation read in this process: in one process the stages share them."""
+"""What the last generation in this process was read into: in one process the stages share it."""
+
+
+def _read_items(store: Store, seqs: Sequence[int], known: dict[int, ContextItem]) -> list[ContextItem]:
+    """Return the items under some numbers, and keep them in `known`."""
+    known.update(store.read_seqs([seq for seq in seqs if seq not in known]))
+    missing = sum(seq not in known for seq in seqs)
+    if missing:
+        raise Corrupt(
+            f"{missing} item versions vanished while they were read", where="store", fix="run `ctx build` again"
+        )
+    return [known[seq] for seq in seqs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +379,18 @@ class _Build:
     rows: Sequence[Row]
     patches: dict[tuple[str, str, str | None], Patch]
     staging: Staging
+    store: Store
+    known: dict[int, ContextItem]
+    """Items that were read, by their number in the store."""
+
+    def items(self, positions: Iterable[int]) -> list[ContextItem]:
+        """Return the items of some rows."""
+        return _read_items(self.store, [self.rows[at].seq for at in positions], self.known)
+
+    def derived(self, kind: str, version: str, compute: Compute) -> pa.Table:
+        """Return columns that follow from each row's item alone; only what is new is computed."""
+        memo = RowMemo(self.staging.layout.derived, kind, version)
+        return memo.take([row.item_hash for row in self.rows], compute)
 
     def has(self, *parts: str) -> bool:
         return all(self.staging.is_whole(part) for part in parts)

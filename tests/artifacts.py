@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ctx_pipeline.contracts import ContextItem, Identity, ItemKind, Locator, Provenance, Scope, Sensitivity, Trust
@@ -117,6 +118,14 @@ def store_items(home: Path, items: Sequence[ContextItem], at: datetime = NOW) ->
     with Pipeline(home) as pipeline:
         first = pipeline.ledger.reserve(len(items))
         Store.of_project(home).append([StoredItem.from_item(item, first + n, at) for n, item in enumerate(items)])
+
+
+def store_keys(items: Sequence[ContextItem], at: datetime = NOW) -> pa.Table:
+    """What the store would tell of these items, recorded in order."""
+    rows = [StoredItem.from_item(item, seq + 1, at) for seq, item in enumerate(items)]
+    names = ("tenant", "item_id", "version", "seq", "item_hash", "embed_hash")
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    return pa.table({**columns, "recorded_at": pa.array([at] * len(rows), pa.timestamp("us", tz="UTC"))})
 
 
 def build_index(home: Path) -> tuple[str, int]:

@@ -40,6 +40,8 @@ class Generation:
     dim: int
     settings: str
     """Hash of the configuration that the columns depend on."""
+    store_head: str = ""
+    """Hash of the item under `store_sequence`: another record, restored or begun anew, counts up to it as well."""
 
     @property
     def name(self) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from ctx_pipeline.contracts import ContextItem
-from ctx_pipeline.security.visibility import ALWAYS, micros
+from ctx_pipeline.index.facts import fact_values
+from ctx_pipeline.security.visibility import ScopeLabel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,23 +21,44 @@ if TYPE_CHECKING:
 _DECLARED = re.compile(r"^v?(\d{1,9}(?:\.\d{1,9}){0,3})(?:\+[0-9a-f]{8})?$")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One item version and what the store knows of it."""
+class Row(NamedTuple):
+    """What a build knows of one item version beside its text."""
 
-    item: ContextItem
     tenant: str
+    item_id: str
+    version: str
     seq: int
     recorded_at: int
     """Microseconds since 1970."""
+    item_hash: str
     embed_hash: str
     chain: int
     """Number of the item within the catalogue; versions of one item share it."""
+    kind: str
+    subject: str | None
+    title: str
+    source: str
+    path: str | None
+    authority: int
+    trust: str
+    confidence: float
+    content_number: int
+    """The first 60 bits of the content's hash."""
+    verified_at: int
+    """Microseconds; `ALWAYS` where the source's own refresh counts."""
+    valid_from: int
+    """Microseconds; `ALWAYS` for none."""
+    valid_until: int
+    """Microseconds; `NEVER` for none."""
+    depends_on: tuple[str, ...]
+    supersedes: tuple[str, ...]
+    label: ScopeLabel
+    """What the item itself says of who may see it."""
 
     @property
     def key(self) -> tuple[str, str]:
         """Tenant and item id."""
-        return self.tenant, self.item.item_id
+        return self.tenant, self.item_id
 
 
 def declared_version(version: str) -> tuple[int, ...] | None:
@@ -50,64 +70,60 @@ def declared_version(version: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
 
-def chain_order(items: Sequence[tuple[ContextItem, int]]) -> list[int]:
-    """Return the positions of one item's (version, sequence) pairs, oldest first.
+def chain_order(versions: Sequence[tuple[str, int, int]]) -> list[int]:
+    """Return the positions of one item's versions, oldest first; each is (version, valid from in microseconds, seq).
 
     Declared versions are ordered by number, then `valid_from`, then sequence; versions that are content hashes by
     sequence alone.
     """
-    numbers = [declared_version(item.version) for item, _ in items]
+    numbers = [declared_version(version) for version, _, _ in versions]
     if all(number is not None for number in numbers):
-        return sorted(range(len(items)), key=lambda at: (numbers[at], _start(items[at][0]), items[at][1]))
-    return sorted(range(len(items)), key=lambda at: items[at][1])
+        return sorted(range(len(versions)), key=lambda at: (numbers[at], *versions[at][1:]))
+    return sorted(range(len(versions)), key=lambda at: versions[at][2])
 
 
-def _start(item: ContextItem) -> int:
-    return ALWAYS if item.valid_from is None else micros(item.valid_from)
+def latest_versions(keys: pa.Table, *, forgotten: frozenset[tuple[str, str, str | None]] = frozenset()) -> pa.Table:
+    """Return the store's keys with each item version once, as last stored, without what is forgotten.
 
-
-def read_rows(stored: pa.Table, *, forgotten: frozenset[tuple[str, str, str | None]] = frozenset()) -> list[Row]:
-    """Turn the store's table into catalogue rows.
-
-    A version stored more than once counts as last stored. `forgotten` holds (tenant, item id, version or None).
+    `forgotten` holds (tenant, item id, version or None).
     """
+    import pyarrow as pa
+
     latest: dict[tuple[str, str, str], int] = {}
-    columns = {name: stored.column(name).to_pylist() for name in ("tenant", "item_id", "version", "seq")}
-    triples = list(zip(columns["tenant"], columns["item_id"], columns["version"], strict=True))
-    for position, (triple, seq) in enumerate(zip(triples, columns["seq"], strict=True)):
+    seqs = keys.column("seq").to_pylist()
+    triples = zip(*(keys.column(name).to_pylist() for name in ("tenant", "item_id", "version")), strict=True)
+    for position, triple in enumerate(triples):
         known = latest.get(triple)
-        if known is None or columns["seq"][known] < seq:
+        if known is None or seqs[known] < seqs[position]:
             latest[triple] = position
     positions = [
         position
         for (tenant, item_id, version), position in latest.items()
         if (tenant, item_id, None) not in forgotten and (tenant, item_id, version) not in forgotten
     ]
-    return _sorted_rows(stored, positions)
+    return keys.take(pa.array(sorted(positions), pa.int64()))
 
 
-def _sorted_rows(stored: pa.Table, positions: Iterable[int]) -> list[Row]:
-    import pyarrow as pa
+def make_rows(keys: pa.Table, facts: pa.Table) -> list[Row]:
+    """Join the store's keys with the facts of the same items, row by row, and put them into the catalogue's order."""
+    recorded = keys.column("recorded_at").cast("int64")
+    names = ("tenant", "item_id", "version", "seq")
+    columns = [*(keys.column(name).to_pylist() for name in names), recorded.to_pylist()]
+    columns += [keys.column(name).to_pylist() for name in ("item_hash", "embed_hash")]
+    rows = [Row._make(values) for values in zip(*columns, [0] * len(keys), *fact_values(facts), strict=True)]
+    by_item: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_item[row.key].append(row)
+    return [
+        row._replace(chain=chain) for chain, key in enumerate(sorted(by_item)) for row in _oldest_first(by_item[key])
+    ]
 
-    picked = stored.take(pa.array(sorted(positions), pa.int64()))
-    by_item: dict[tuple[str, str], list[tuple[ContextItem, int, int, str]]] = defaultdict(list)
-    for tenant, text, seq, recorded, embed in zip(
-        picked.column("tenant").to_pylist(),
-        picked.column("item_json").to_pylist(),
-        picked.column("seq").to_pylist(),
-        picked.column("recorded_at").to_pylist(),
-        picked.column("embed_hash").to_pylist(),
-        strict=True,
-    ):
-        item = ContextItem.model_validate_json(text)
-        by_item[(tenant, item.item_id)].append((item, seq, micros(recorded), embed))
-    rows: list[Row] = []
-    for chain, key in enumerate(sorted(by_item)):
-        versions = by_item[key]
-        for at in chain_order([(item, seq) for item, seq, _, _ in versions]):
-            item, seq, recorded, embed = versions[at]
-            rows.append(Row(item, key[0], seq, recorded, embed, chain))
-    return rows
+
+def _oldest_first(versions: list[Row]) -> list[Row]:
+    if len(versions) == 1:
+        return versions
+    order = chain_order([(row.version, row.valid_from, row.seq) for row in versions])
+    return [versions[at] for at in order]
 
 
 def tenant_slices(rows: Sequence[Row]) -> dict[str, tuple[int, int]]:
@@ -129,9 +145,9 @@ class References:
         self._paths: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         for at, row in enumerate(rows):
             self._chains[row.key].append(at)
-            path = row.item.provenance.locator.path
+            path = row.path
             if path:
-                self._paths[(row.tenant, row.item.provenance.source_id, path)].append(at)
+                self._paths[(row.tenant, row.source, path)].append(at)
         for (tenant, item_id), at in self._last.items():
             kind, _, rest = item_id.partition(":")
             self._suffix[(tenant, kind, rest.partition("/")[2])].append(at)
@@ -152,9 +168,9 @@ class References:
         found = list(self._chains.get((row.tenant, reference), ()))
         for positions in self._document_chunks(row.tenant, reference):
             found.extend(positions)
-        folder = (row.item.provenance.locator.path or "").rpartition("/")[0]
+        folder = (row.path or "").rpartition("/")[0]
         for path in {reference, posixpath.normpath(posixpath.join(folder, reference))}:
-            found.extend(self._paths.get((row.tenant, row.item.provenance.source_id, path), ()))
+            found.extend(self._paths.get((row.tenant, row.source, path), ()))
         return sorted(set(found))
 
     def _document_chunks(self, tenant: str, reference: str) -> list[list[int]]:
@@ -168,8 +184,7 @@ def edges(rows: Sequence[Row]) -> list[list[int]]:
     """Return, for each row, the rows it depends on, in the order it names them."""
     references = References(rows)
     return [
-        list(dict.fromkeys(target for ref in row.item.depends_on for target in references.targets(row, ref)))
-        for row in rows
+        list(dict.fromkeys(target for ref in row.depends_on for target in references.targets(row, ref))) for row in rows
     ]
 
 
@@ -178,7 +193,7 @@ def subjects(rows: Sequence[Row]) -> tuple[list[int], dict[str, int]]:
     numbers: dict[str, int] = {}
     column: list[int] = []
     for row in rows:
-        subject = row.item.subject
+        subject = row.subject
         column.append(-1 if subject is None else numbers.setdefault(f"{row.tenant}\t{subject}", len(numbers)))
     return column, numbers
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Sensitivity
+from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, Sensitivity, Trust
 from ctx_pipeline.index.catalogue import References, Row, declared_version
 from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
 from ctx_pipeline.security.visibility import (
@@ -20,7 +20,6 @@ from ctx_pipeline.security.visibility import (
     STATE_LIVE,
     ScopeLabel,
     StateColumns,
-    micros,
 )
 
 if TYPE_CHECKING:
@@ -88,14 +87,12 @@ def state_columns(
     `gone` are sources that the project no longer has; `source_labels` is what each source grants today.
     """
     numbers: dict[ScopeLabel, int] = {}
-    scope = np.fromiter(
-        (numbers.setdefault(scope_label(row.item, row.tenant), len(numbers)) for row in rows), np.int32, len(rows)
-    )
+    scope = np.fromiter((numbers.setdefault(row.label, len(numbers)) for row in rows), np.int32, len(rows))
     columns = StateColumns(
         scope=scope.copy(),
         state=np.full(len(rows), STATE_LIVE, np.uint8),
-        valid_from=np.fromiter((_from(row.item) for row in rows), np.int64, len(rows)),
-        valid_until=np.fromiter((_until(row.item) for row in rows), np.int64, len(rows)),
+        valid_from=np.fromiter((row.valid_from for row in rows), np.int64, len(rows)),
+        valid_until=np.fromiter((row.valid_until for row in rows), np.int64, len(rows)),
         superseded_at=np.full(len(rows), NEVER, np.int64),
         known_from=np.full(len(rows), ALWAYS, np.int64),
         known_superseded_at=np.full(len(rows), NEVER, np.int64),
@@ -111,34 +108,12 @@ def state_columns(
     _narrow_older(rows, columns, numbers)
     labels = list(numbers)
     _apply_overlay(rows, columns, labels, patches)
-    columns.retired_at[[at for at, row in enumerate(rows) if row.item.provenance.source_id in gone]] = ALWAYS
+    columns.retired_at[[at for at, row in enumerate(rows) if row.source in gone]] = ALWAYS
     _narrow_retired(rows, columns, labels, source_labels or {})
     numbers_of: list[int] = scope.tolist()
     _replace_named(rows, columns, [own[number] for number in numbers_of])
     _supersede_chains(rows, columns)
     return labels, columns
-
-
-def scope_label(item: ContextItem, tenant: str) -> ScopeLabel:
-    """Return what permission rules look at."""
-    return ScopeLabel(
-        tenant=tenant or None,
-        principals=tuple(sorted(item.scope.principals)),
-        groups=tuple(sorted(item.scope.groups)),
-        sensitivity=None if item.sensitivity is None else item.sensitivity.value,
-        environment=item.scope.environment,
-        task_types=tuple(sorted(item.scope.task_types)),
-        agent_visibility=tuple(sorted(item.scope.agent_visibility)),
-        trust=item.trust.value,
-    )
-
-
-def _from(item: ContextItem) -> int:
-    return ALWAYS if item.valid_from is None else micros(item.valid_from)
-
-
-def _until(item: ContextItem) -> int:
-    return NEVER if item.valid_until is None else micros(item.valid_until)
 
 
 def is_current(columns: StateColumns, at: int) -> bool:
@@ -149,7 +124,7 @@ def is_current(columns: StateColumns, at: int) -> bool:
 def _known_from(rows: Sequence[Row], columns: StateColumns) -> None:
     """A version without `valid_from` counts, for `as_of`, from when it was recorded; the first one, since ever."""
     for at, row in enumerate(rows):
-        if row.item.valid_from is not None:
+        if row.valid_from > ALWAYS:
             columns.known_from[at] = columns.valid_from[at]
         elif at and rows[at - 1].chain == row.chain:
             columns.known_from[at] = row.recorded_at
@@ -197,14 +172,14 @@ def _narrow_retired(
     tenants of their own keeps them apart as long as it has something of that tenant.
     """
     retired = columns.retired_at < NEVER
-    live_tenants = {(row.item.provenance.source_id, row.tenant) for at, row in enumerate(rows) if not retired[at]}
+    live_tenants = {(row.source, row.tenant) for at, row in enumerate(rows) if not retired[at]}
     numbers: dict[ScopeLabel, int] = {}
     for at in np.flatnonzero(retired).tolist():
         row = rows[at]
-        today = source_labels.get(row.item.provenance.source_id)
+        today = source_labels.get(row.source)
         if today is None:
             continue
-        if (row.item.provenance.source_id, row.tenant) in live_tenants:
+        if (row.source, row.tenant) in live_tenants:
             today = replace(today, tenant=row.tenant or None)
         own = labels[int(columns.scope[at])]
         narrowed = replace(own, also=replace(today, trust=own.trust, also=own.also))
@@ -216,28 +191,28 @@ def _narrow_retired(
 
 def _is_tie(older: Row, newer: Row) -> bool:
     """Two declared versions that compare equal (`2` and `v2.0`) conflict; neither replaces the other by chance."""
-    first, second = declared_version(older.item.version), declared_version(newer.item.version)
-    if first is None or second is None or "+" in older.item.version + newer.item.version:
+    first, second = declared_version(older.version), declared_version(newer.version)
+    if first is None or second is None or "+" in older.version + newer.version:
         return False
     width = max(len(first), len(second))
     padded = [version + (0,) * (width - len(version)) for version in (first, second)]
-    return padded[0] == padded[1] and older.item.valid_from == newer.item.valid_from
+    return padded[0] == padded[1] and older.valid_from == newer.valid_from
 
 
 def _replace_named(rows: Sequence[Row], columns: StateColumns, own: Sequence[ScopeLabel]) -> None:
     """Let an item replace the others that it names in `supersedes`, as far as it may: see `_may_replace`."""
-    if not any(row.item.supersedes for row in rows):
+    if not any(row.supersedes for row in rows):
         return
     references = References(rows)
     for at, row in enumerate(rows):
         newest = at + 1 == len(rows) or rows[at + 1].chain != row.chain
-        if not row.item.supersedes or not newest or columns.retired_at[at] < NEVER or columns.state[at] != STATE_LIVE:
+        if not row.supersedes or not newest or columns.retired_at[at] < NEVER or columns.state[at] != STATE_LIVE:
             continue
-        for reference in row.item.supersedes:
+        for reference in row.supersedes:
             for target in references.superseded(row, reference):
                 if _may_replace(row, rows[target], own[at], own[target]):
                     columns.replaced_at[target] = min(columns.replaced_at[target], columns.valid_from[at])
-                    known = columns.known_from[at] if row.item.valid_from is not None else row.recorded_at
+                    known = columns.known_from[at] if row.valid_from > ALWAYS else row.recorded_at
                     columns.known_replaced_at[target] = min(columns.known_replaced_at[target], known)
 
 
@@ -245,7 +220,7 @@ def _may_replace(new: Row, old: Row, new_label: ScopeLabel, old_label: ScopeLabe
     """Whether an item may replace another: of no less authority and trust, and for everyone who sees the old one."""
     if new.chain == old.chain or _same_file(old, new):
         return False
-    if new.item.authority < old.item.authority or TRUST_RANK[new.item.trust] < TRUST_RANK[old.item.trust]:
+    if new.authority < old.authority or TRUST_RANK[Trust(new.trust)] < TRUST_RANK[Trust(old.trust)]:
         return False
     return replace(new_label, trust=old_label.trust) == old_label or _is_open(new_label, old_label)
 
@@ -260,8 +235,7 @@ def _is_open(new: ScopeLabel, old: ScopeLabel) -> bool:
 
 
 def _same_file(one: Row, other: Row) -> bool:
-    path = one.item.provenance.locator.path
-    return path is not None and path == other.item.provenance.locator.path
+    return one.path is not None and one.path == other.path
 
 
 def _apply_overlay(
@@ -271,7 +245,7 @@ def _apply_overlay(
         return
     positions: dict[ItemKey, list[int]] = {}
     for at, row in enumerate(rows):
-        for key in ((row.tenant, row.item.item_id, None), (row.tenant, row.item.item_id, row.item.version)):
+        for key in ((row.tenant, row.item_id, None), (row.tenant, row.item_id, row.version)):
             if key in patches:
                 positions.setdefault(key, []).append(at)
     for key, patch in patches.items():

@@ -5,9 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctx_pipeline.index.analysis import query_terms, terms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ctx_pipeline.contracts import ContextItem
+
+TERMS_VERSION: Final = "1"
+"""Changes with the terms that a text gives, here or in `analysis`."""
 
 TITLE_BOOST = 2.0
 """A term in the title weighs as two in the body."""
@@ -26,6 +34,7 @@ class LexicalRow(NamedTuple):
     current: bool
     """False for versions that only an `as_of` request can want."""
     title: str
+    """Terms with blanks between them."""
     body: str
 
 
@@ -53,6 +62,24 @@ def _schema() -> Any:
     return builder.build()
 
 
+def terms_table(items: Sequence[ContextItem]) -> pa.Table:
+    """Return what items are found by. Columns: title, body; terms with blanks between them."""
+    import pyarrow as pa
+
+    titles = (" ".join((item.title, *item.synonyms, item.item_id.partition("/")[2])) for item in items)
+    return pa.table(
+        {
+            "title": pa.array([join_terms(title) for title in titles], pa.large_string()),
+            "body": pa.array([join_terms(item.content or "") for item in items], pa.large_string()),
+        }
+    )
+
+
+def join_terms(text: str) -> str:
+    """Return the search terms of a text with blanks between them: what `LexicalRow` holds."""
+    return " ".join(terms(text))
+
+
 def build_lexical(directory: Path, rows: Iterable[LexicalRow]) -> int:
     """Write a new index into `directory`, replacing what is there; return the number of rows."""
     import tantivy
@@ -69,8 +96,8 @@ def build_lexical(directory: Path, rows: Iterable[LexicalRow]) -> int:
         document.add_integer("row", entry.row)
         document.add_integer("tenant", entry.tenant)
         document.add_integer("scope", _label_term(entry.scope, current=entry.current))
-        document.add_text("title", " ".join(terms(entry.title)))
-        document.add_text("body", " ".join(terms(entry.body)))
+        document.add_text("title", entry.title)
+        document.add_text("body", entry.body)
         writer.add_document(document)
         count += 1
     writer.commit()

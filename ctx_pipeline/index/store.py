@@ -18,7 +18,7 @@ from ctx_pipeline.index.lance import LOCK_TIMEOUT_SECONDS, LanceFolder, reading,
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -115,6 +115,8 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self._lance = LanceFolder(folder)
+        self._stored: dict[str, tuple[int, set[str]]] = {}
+        """By table of vectors: the version that was read, and the hashes in it."""
 
     @classmethod
     def of_project(cls, home: Path) -> Store:
@@ -172,15 +174,39 @@ class Store:
         found = reading(_ITEMS, lambda: select(table, _item_schema().names, where)).to_pylist()
         return StoredItem(**max(found, key=lambda row: row["seq"])) if found else None
 
+    def read_seqs(self, seqs: Sequence[int]) -> dict[int, ContextItem]:
+        """Return the items recorded under some numbers.
+
+        Raises:
+            Corrupt: an item does not match its hash.
+        """
+        table = self._lance.open(_ITEMS)
+        if table is None or not len(seqs):
+            return {}
+        from lancedb.expr import col, lit
+
+        # New versions have the highest numbers, so a range leaves out most of what is not asked for.
+        where = (col("seq") >= lit(int(min(seqs)))) & (col("seq") <= lit(int(max(seqs))))
+        rows = reading(_ITEMS, lambda: select(table, _item_schema().names, where))
+        rows = rows.filter(_is_in(rows["seq"], [int(seq) for seq in seqs], "int64"))
+        return {row["seq"]: StoredItem(**row).item() for batch in rows.to_batches() for row in batch.to_pylist()}
+
     def max_seq(self) -> int:
         """Return the highest `seq` recorded, 0 when there is none."""
+        return self.head()[0]
+
+    def head(self) -> tuple[int, str]:
+        """Return the highest `seq` recorded and the hash of the item under it; 0 and nothing when there is none."""
         table = self._lance.open(_ITEMS)
         if table is None:
-            return 0
+            return 0, ""
         import pyarrow.compute as pc
 
-        column = reading(_ITEMS, lambda: select(table, ["seq"]))["seq"]
-        return int(pc.max(column).as_py() or 0)
+        rows = reading(_ITEMS, lambda: select(table, ["seq", "item_hash"]))
+        if not len(rows):
+            return 0, ""
+        last = rows.take([pc.index(rows["seq"], pc.max(rows["seq"])).as_py()]).to_pylist()[0]
+        return int(last["seq"]), str(last["item_hash"])
 
     def _scan_items(self, schema: pa.Schema) -> pa.Table:
         table = self._lance.open(_ITEMS)
@@ -197,15 +223,20 @@ class Store:
 
     def known(self, hashes: Collection[str], model: str) -> set[str]:
         """Return those of `hashes` that have a vector of this model."""
-        table = self._lance.open(_vector_table_name(model)) if hashes else None
+        stored = self._hashes(_vector_table_name(model)) if hashes else set[str]()
+        return {key for key in hashes if key in stored}
+
+    def _hashes(self, name: str) -> set[str]:
+        """Return the hashes of a table of vectors, read anew when somebody has written to it."""
+        table = self._lance.open(name)
         if table is None:
             return set()
-        stored = reading("vectors", lambda: select(table, ["hash"]))["hash"]
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        wanted = pa.array(list(hashes), pa.string())
-        return set(wanted.filter(pc.is_in(wanted, value_set=stored.combine_chunks())).to_pylist())
+        version = reading("vectors", lambda: table.version)
+        at, stored = self._stored.get(name, (-1, set[str]()))
+        if at != version:
+            stored = set(reading("vectors", lambda: select(table, ["hash"]))["hash"].to_pylist())
+            self._stored[name] = (version, stored)
+        return stored
 
     def put_vectors(self, model: str, hashes: Sequence[str], vectors: Vectors) -> None:
         """Store the vector of each hash: one commit. A hash that has one keeps it.
@@ -230,6 +261,15 @@ class Store:
             rows = {key: row for row, key in enumerate(hashes) if key not in known}
             if rows:
                 self._lance.append(name, _vector_rows(list(rows), vectors[list(rows.values())]))
+                self._add_hashes(name, rows)
+
+    def _add_hashes(self, name: str, hashes: Collection[str]) -> None:
+        """Note what this writer has just added, so that its next batch need not read the table again."""
+        table = self._lance.open(name)
+        if table is not None and name in self._stored:
+            stored = self._stored[name][1]
+            stored.update(hashes)
+            self._stored[name] = (table.version, stored)
 
     def get_vectors(self, model: str, hashes: Sequence[str]) -> Vectors:
         """Return float32 `[len(hashes), dim]`, row by row for `hashes`.
@@ -341,10 +381,11 @@ class Store:
 def ensure_embeddings(
     store: Store,
     embedder: Embedder,
-    texts: Mapping[str, str],
+    hashes: Collection[str],
+    texts_of: Callable[[Sequence[str]], Sequence[str]],
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Embed the texts whose hash has no vector of this model yet; return how many were embedded.
+    """Embed what has no vector of this model yet; return how many texts were embedded.
 
     Each batch is stored before the next is embedded, so an interrupted call has lost at most one batch. The store is
     not locked while the model runs.
@@ -352,16 +393,19 @@ def ensure_embeddings(
     Args:
         store: Where vectors are kept.
         embedder: The model.
-        texts: Embedding text by its hash.
+        hashes: Keys of the vectors that are wanted.
+        texts_of: Returns the embedding text of each of some hashes, in order.
         progress: Called with (done, total) after each batch.
     """
-    known = store.known(texts.keys(), embedder.name)
-    missing = [key for key in texts if key not in known]
+    distinct = list(dict.fromkeys(hashes))
+    known = store.known(distinct, embedder.name)
+    missing = [key for key in distinct if key not in known]
+    texts = texts_of(missing) if missing else ()
     for start in range(0, len(missing), EMBED_BATCH_ROWS):
-        batch = missing[start : start + EMBED_BATCH_ROWS]
-        store.put_vectors(embedder.name, batch, embedder.embed_documents([texts[key] for key in batch]))
+        batch = slice(start, start + EMBED_BATCH_ROWS)
+        store.put_vectors(embedder.name, missing[batch], embedder.embed_documents(texts[batch]))
         if progress is not None:
-            progress(start + len(batch), len(missing))
+            progress(min(start + EMBED_BATCH_ROWS, len(missing)), len(missing))
     if missing and store.fragments() > MAX_FRAGMENTS:
         store.optimize()
     return len(missing)
@@ -414,11 +458,11 @@ def _ordered_by_seq(rows: pa.Table) -> pa.Table:
     return rows.take(np.argsort(order, kind="stable"))
 
 
-def _is_in(column: Any, values: Collection[str]) -> Any:
+def _is_in(column: Any, values: Collection[str] | Collection[int], kind: str = "string") -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.is_in(column, value_set=pa.array(list(values), pa.string()))
+    return pc.is_in(column, value_set=pa.array(list(values), kind))
 
 
 def _rows_of(rows: pa.Table, tenant: str, item_ids: Collection[str]) -> Any:

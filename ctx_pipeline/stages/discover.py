@@ -58,10 +58,10 @@ def batch(rows: Sequence[Row]) -> pa.Table:
     return pa.table(
         {
             "tenant": pa.array([row.tenant for row in rows], pa.large_string()),
-            "item_id": pa.array([row.item.item_id for row in rows], pa.large_string()),
-            "version": pa.array([row.item.version for row in rows], pa.large_string()),
-            "title": pa.array([row.item.title for row in rows], pa.large_string()),
-            "subject_name": pa.array([row.item.subject or "" for row in rows], pa.large_string()),
+            "item_id": pa.array([row.item_id for row in rows], pa.large_string()),
+            "version": pa.array([row.version for row in rows], pa.large_string()),
+            "title": pa.array([row.title for row in rows], pa.large_string()),
+            "subject_name": pa.array([row.subject or "" for row in rows], pa.large_string()),
             "subject": pa.array(numbers, pa.int32()),
             "chain": pa.array([row.chain for row in rows], pa.int32()),
             "edges": pa.array(edges(rows), pa.list_(pa.field("item", pa.int32()))),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def batch(
     rows: Sequence[Row],
     patches: Mapping[ItemKey, Patch],
+    terms: pa.Table,
     lexical: Path,
     *,
     gone: frozenset[str] = frozenset(),
@@ -31,11 +32,12 @@ def batch(
 ) -> pa.Table:
     """Label every row with who may see it and when, and index its terms under that label in directory `lexical`.
 
-    `gone` are sources that the project no longer has, `source_labels` what each source grants today. Returns the
-    table of `label_table`.
+    `terms` is the `terms_table` of the rows, `gone` are sources that the project no longer has, `source_labels` what
+    each source grants today. Returns the table of `label_table`.
     """
     table, columns = label_table(rows, patches, gone=gone, source_labels=source_labels)
     _, tenants = labels_of(table)
+    titles, bodies = (terms.column(name).to_pylist() for name in ("title", "body"))
     build_lexical(
         lexical,
         (
@@ -44,8 +46,8 @@ def batch(
                 tenant=tenants[row.tenant],
                 scope=int(columns.scope[at]),
                 current=is_current(columns, at),
-                title=" ".join((row.item.title, *row.item.synonyms, row.item.item_id.partition("/")[2])),
-                body=row.item.content or "",
+                title=titles[at],
+                body=bodies[at],
             )
             for at, row in enumerate(rows)
         ),

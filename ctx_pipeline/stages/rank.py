@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ctx_pipeline.contracts import (
     ConflictRecord,
     ConflictSide,
-    ContextItem,
     ContextPolicy,
     ContextRequest,
     Exclusion,
@@ -18,7 +17,7 @@ from ctx_pipeline.contracts import (
     WhenToLoad,
 )
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock, micros
+from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN
 from ctx_pipeline.stages.discover import DEPENDENCY, LEXICAL, NEIGHBOUR_DECAY, VECTOR
@@ -73,25 +72,20 @@ def batch(rows: Sequence[Row], sources: Sequence[SourceFacts]) -> pa.Table:
     import pyarrow as pa
 
     number_of = {source.name: number for number, source in enumerate(sources)}
-    order = [number_of[row.item.provenance.source_id] for row in rows]
-    sections = [section_of(row.item.kind, row.item.trust.value) for row in rows]
+    order = [number_of[row.source] for row in rows]
+    sections = [SECTION_LIST.index(section_of(ItemKind(row.kind), row.trust)) for row in rows]
     return pa.table(
         {
-            "kind": pa.array([KINDS.index(row.item.kind.value) for row in rows], pa.uint8()),
-            "section": pa.array([SECTION_LIST.index(section) for section in sections], pa.uint8()),
+            "kind": pa.array([KINDS.index(row.kind) for row in rows], pa.uint8()),
+            "section": pa.array(sections, pa.uint8()),
             "source": pa.array(order, pa.int16()),
             "when_to_load": pa.array([WHEN.index(sources[number].when_to_load) for number in order], pa.uint8()),
-            "authority": pa.array([row.item.authority for row in rows], pa.int16()),
-            "confidence": pa.array([row.item.confidence for row in rows], pa.float32()),
-            "verified_at": pa.array([_verified_at(row.item) for row in rows], pa.int64()),
-            "content_number": pa.array([int(row.item.content_hash[:15], 16) for row in rows], pa.int64()),
+            "authority": pa.array([row.authority for row in rows], pa.int16()),
+            "confidence": pa.array([row.confidence for row in rows], pa.float32()),
+            "verified_at": pa.array([row.verified_at for row in rows], pa.int64()),
+            "content_number": pa.array([row.content_number for row in rows], pa.int64()),
         }
     )
-
-
-def _verified_at(item: ContextItem) -> int:
-    own = [moment for moment in (item.last_verified_at, item.observed_at) if moment is not None]
-    return micros(max(own)) if own else ALWAYS
 
 
 def serve(

@@ -15,7 +15,6 @@ from ctx_pipeline.stages.candidates import Candidate
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ctx_pipeline.index.catalogue import Row
     from ctx_pipeline.index.reader import ArtifactReader
 
 
@@ -35,14 +34,14 @@ def render_item(item: ContextItem) -> Blocks:
     return blocks
 
 
-def batch(rows: Sequence[Row]) -> pa.Table:
-    """Render every row.
+def batch(items: Sequence[ContextItem]) -> pa.Table:
+    """Render every item.
 
     Columns: full, compact (null where it saves too little), pointer.
     """
     import pyarrow as pa
 
-    rendered = [render_item(row.item) for row in rows]
+    rendered = [render_item(item) for item in items]
     return pa.table(
         {
             "full": pa.array([blocks.full for blocks in rendered], pa.large_string()),

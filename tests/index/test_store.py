@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -268,13 +268,17 @@ def test_vectors_that_do_not_fit_their_hashes_are_refused(store: Store):
             store.put_vectors("a", ["x", "y"], np.ones(shape, np.float32))
 
 
+def texts_of(texts: Mapping[str, str]) -> Callable[[Sequence[str]], list[str]]:
+    return lambda hashes: [texts[key] for key in hashes]
+
+
 def test_only_texts_without_a_vector_are_embedded(store: Store):
     embedder = CountingEmbedder()
     texts = {sha256_hex(text): text for text in ("refund", "退款", "")}
-    assert ensure_embeddings(store, embedder, texts) == 3
+    assert ensure_embeddings(store, embedder, texts, texts_of(texts)) == 3
     texts[sha256_hex("new")] = "new"
-    assert ensure_embeddings(store, embedder, texts) == 1
-    assert ensure_embeddings(store, embedder, texts) == 0
+    assert ensure_embeddings(store, embedder, texts, texts_of(texts)) == 1
+    assert ensure_embeddings(store, embedder, texts, texts_of(texts)) == 0
     assert embedder.embedded == ["refund", "退款", "", "new"]
     np.testing.assert_array_equal(
         store.get_vectors(embedder.name, list(texts)), CountingEmbedder().embed_documents(list(texts.values()))
@@ -283,8 +287,8 @@ def test_only_texts_without_a_vector_are_embedded(store: Store):
 
 def test_another_model_embeds_everything_again(store: Store):
     texts = {sha256_hex("a"): "a"}
-    ensure_embeddings(store, CountingEmbedder("one"), texts)
-    assert ensure_embeddings(store, CountingEmbedder("two"), texts) == 1
+    ensure_embeddings(store, CountingEmbedder("one"), texts, texts_of(texts))
+    assert ensure_embeddings(store, CountingEmbedder("two"), texts, texts_of(texts)) == 1
 
 
 def test_an_interrupted_embedding_keeps_every_finished_batch(store: Store):
@@ -298,9 +302,9 @@ def test_an_interrupted_embedding_keeps_every_finished_batch(store: Store):
 
     embedder = CountingEmbedder()
     with pytest.raises(KeyboardInterrupt):
-        ensure_embeddings(store, embedder, texts, stop_at_two)
+        ensure_embeddings(store, embedder, texts, texts_of(texts), stop_at_two)
     assert steps == [(EMBED_BATCH_ROWS, len(texts)), (2 * EMBED_BATCH_ROWS, len(texts))]
-    assert ensure_embeddings(store, embedder, texts) == 10
+    assert ensure_embeddings(store, embedder, texts, texts_of(texts)) == 10
     assert sorted(embedder.embedded, key=int) == list(texts.values())
 
 
@@ -330,7 +334,8 @@ def test_an_erased_item_leaves_no_byte_in_any_file(store: Store, tmp_path: Path)
     other = make_row(4, "document:a", "their own", tenant="other")
     for row in (*rows, other):
         store.append([row])
-    ensure_embeddings(store, CountingEmbedder(), {row.embed_hash: row.item_id + str(row.seq) for row in (*rows, other)})
+    texts = {row.embed_hash: row.item_id + str(row.seq) for row in (*rows, other)}
+    ensure_embeddings(store, CountingEmbedder(), texts, texts_of(texts))
     assert canary.encode() in _bytes_under(tmp_path)
 
     reader = Store.of_project(tmp_path)
@@ -354,7 +359,7 @@ def test_a_vector_that_another_item_shares_is_not_erased(store: Store):
     rows = [make_row(1, "document:a", "same"), make_row(2, "document:b", "same")]
     assert rows[0].embed_hash == rows[1].embed_hash
     store.append(rows)
-    ensure_embeddings(store, CountingEmbedder(), {rows[0].embed_hash: "same"})
+    ensure_embeddings(store, CountingEmbedder(), [rows[0].embed_hash], texts_of({rows[0].embed_hash: "same"}))
     store.erase("acme", ["document:a"])
     assert store.known([rows[1].embed_hash], "hash-1/test") == {rows[1].embed_hash}
 

@@ -14,9 +14,19 @@ from hypothesis import strategies as st
 
 from ctx_pipeline.contracts import ContextItem, ContextRequest, Exclusion, Identity, ItemKind, Sensitivity, Task, Trust
 from ctx_pipeline.errors import NotFound
-from ctx_pipeline.index.labels import scope_label
+from ctx_pipeline.index.facts import scope_label
 from ctx_pipeline.security.visibility import Clock, Viewer, code_of, label_codes, micros, permission_code
-from tests.artifacts import ANA, NOW, append_overlay, build_index, make_item, make_project, open_project, overlay
+from tests.artifacts import (
+    ANA,
+    NOW,
+    append_overlay,
+    build_index,
+    make_item,
+    make_project,
+    open_project,
+    overlay,
+    store_keys,
+)
 
 HOUR = timedelta(hours=1)
 MICROSECOND = timedelta(microseconds=1)
@@ -31,7 +41,7 @@ def viewer(**changes: Any) -> Viewer:
 
 
 def code(item: ContextItem, who: Viewer) -> Exclusion | None:
-    return permission_code(scope_label(item, item.scope.tenant or ""), who)
+    return permission_code(scope_label(item), who)
 
 
 E = Exclusion
@@ -308,12 +318,13 @@ def random_events() -> st.SearchStrategy[Any]:
 
 def folded_codes(items: Sequence[ContextItem], first: Sequence[Any], later: Sequence[Any]) -> list[list[int]]:
     """The codes of the versions when `first` is absorbed by a build and `later` is applied to it."""
-    from ctx_pipeline.index.catalogue import Row
+    from ctx_pipeline.index.catalogue import make_rows
+    from ctx_pipeline.index.facts import facts_table
     from ctx_pipeline.index.labels import state_columns
     from ctx_pipeline.index.overlay import apply_patch, fold, supersede_chain
     from ctx_pipeline.security.visibility import visibility_codes
 
-    rows = [Row(item, "acme", at + 1, micros(NOW), item.content_hash, 0) for at, item in enumerate(items)]
+    rows = make_rows(store_keys(items, NOW), facts_table(items))
     labels, columns = state_columns(rows, fold(first))
     for (_, _, version), patch in fold(later).items():
         hit = [at for at, item in enumerate(items) if version in (None, item.version)]
