@@ -25,6 +25,7 @@ GROUP = "sources"
 STORE_POOL = "ctx_store"
 """Assets that append to the item store; the store takes one writer at a time."""
 CHECK = "every_file_loaded"
+VANISHED = "nothing_vanished"
 
 
 def source_key(name: str) -> dg.AssetKey:
@@ -49,7 +50,16 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         freshness_policy=None if source.freshness is None else freshness_policy(source.freshness),
         automation_condition=stays_fresh(bootstrap=True),
         check_specs=[
-            dg.AssetCheckSpec(CHECK, asset=key, description="Every file of the source was read without an error.")
+            dg.AssetCheckSpec(CHECK, asset=key, description="Every file of the source was read without an error."),
+            dg.AssetCheckSpec(
+                VANISHED,
+                asset=key,
+                blocking=True,
+                description=(
+                    "The source has not lost more of its items than it plausibly would (`max_shrink`). What it lost is "
+                    f"served until somebody confirms it: `ctx retire --source {source.name}`."
+                ),
+            ),
         ],
         pool=STORE_POOL,
         tags={"ctx/when_to_load": source.when_to_load.value} if source.when_to_load else None,
@@ -69,7 +79,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
             metadata=_metadata(report, sample),
-            check_results=[_check(report)],
+            check_results=[_check(report), _vanished(report)],
         )
 
     return read_source
@@ -102,6 +112,7 @@ def _metadata(report: SourceReport, sample: list[str]) -> dict[str, Any]:
         "added": report.added,
         "reused": report.reused,
         "retired": report.retired,
+        "withheld": report.withheld,
         "files": len(report.files),
         "failed_files": failed,
         "errors": len(report.errors),
@@ -117,6 +128,16 @@ def _check(report: SourceReport) -> dg.AssetCheckResult:
         passed=not report.errors,
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"errors": len(report.errors)},
+    )
+
+
+def _vanished(report: SourceReport) -> dg.AssetCheckResult:
+    """An error that stops the run before the stages; what is served stays as it is until the next one."""
+    return dg.AssetCheckResult(
+        check_name=VANISHED,
+        passed=not report.withheld,
+        severity=dg.AssetCheckSeverity.ERROR,
+        metadata={"withheld": report.withheld, "items": report.items},
     )
 
 

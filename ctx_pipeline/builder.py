@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctx_pipeline.config import load_config
 from ctx_pipeline.contracts import BuildReport
-from ctx_pipeline.errors import CtxError, InvalidRequest, Unavailable
+from ctx_pipeline.errors import Corrupt, CtxError, InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -30,6 +30,10 @@ KEPT_RUNS = 50
 _PRUNED_RUNS = 20
 """Most runs removed by one build, so that none waits long for it."""
 BUILD_TAG = "ctx/build"
+SOURCES = "sources"
+"""First part of the asset keys of sources."""
+_CHECK_FAILED = "DagsterAssetCheckFailedError"
+"""What Dagster raises in a step whose blocking check failed."""
 IN_PROCESS = "in_process"
 
 _BARE_KEY = re.compile(r'(?<![\w:"/*-])([\w-]+(?:/[\w*-]+)+)')
@@ -62,7 +66,8 @@ def build(
 ) -> BuildReport:
     """Read the sources, bring the store up to date and publish the serving artifact.
 
-    What has not changed is not embedded again. `select` is a Dagster asset selection (`sources/handbook+`: that source
+    What has not changed is not embedded again. A source that is in doubt (`source_shrank`) keeps what it had, and the
+    rest is published. `select` is a Dagster asset selection (`sources/handbook+`: that source
     and everything built from it); None is everything. With `progress`, stderr shows how far it is. Errors of single
     files are in the report.
 
@@ -91,23 +96,54 @@ def build(
 
 
 def _materialize(home: Path, select: str | None, session: BuildSession, teller: BuildProgress) -> None:
-    from ctx_pipeline.definitions import BUILD_JOB, make_definitions
+    from ctx_pipeline.definitions import make_definitions
 
     definitions = make_definitions(home, session=session)
     keys = _selected(definitions, select)
     teller.total(len(keys))
     with open_instance(home) as instance:
         _fail_dead_runs(instance)
-        result = definitions.resolve_job_def(BUILD_JOB).execute_in_process(
-            instance=instance,
-            asset_selection=keys,
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            tags={BUILD_TAG: IN_PROCESS},
-            raise_on_error=False,
-        )
+        result = _run(definitions, instance, keys)
+        stages = [key for key in keys if key.path[0] != SOURCES]
+        if stages and _only_sources_failed(result):
+            # One source that is in doubt must not keep what the others have from being published.
+            result = _run(definitions, instance, stages)
         _prune_runs(home, instance, list(definitions.resolve_asset_graph().toposorted_asset_keys))
-        if not result.success:
+        if not result.success and not _only_sources_failed(result):
             raise _failure(result, session.errors)
+
+
+def _run(
+    definitions: dg.Definitions, instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]
+) -> dg.ExecuteInProcessResult:
+    from ctx_pipeline.definitions import BUILD_JOB
+
+    return definitions.resolve_job_def(BUILD_JOB).execute_in_process(
+        instance=instance,
+        asset_selection=list(keys),
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        tags={BUILD_TAG: IN_PROCESS},
+        raise_on_error=False,
+    )
+
+
+def _failed_checks(result: dg.ExecuteInProcessResult) -> list[dg.AssetCheckEvaluation]:
+    """Return the checks that stopped a run."""
+    import dagster as dg
+
+    return [
+        found
+        for found in result.get_asset_check_evaluations()
+        if found.blocking and not found.passed and found.severity is dg.AssetCheckSeverity.ERROR
+    ]
+
+
+def _only_sources_failed(result: dg.ExecuteInProcessResult) -> bool:
+    """Return whether a run failed, and by nothing but blocking checks of sources."""
+    raised = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    by_checks = all(error is not None and error.cls_name == _CHECK_FAILED for error in raised)
+    failed = _failed_checks(result)
+    return bool(raised) and by_checks and bool(failed) and all(each.asset_key.path[0] == SOURCES for each in failed)
 
 
 def _selected(definitions: dg.Definitions, select: str | None) -> list[dg.AssetKey]:
@@ -190,6 +226,13 @@ def _failure(result: dg.ExecuteInProcessResult, errors: dict[str, BaseException]
         return KeyboardInterrupt()
     if isinstance(first, CtxError):
         return first
+    if first is None and (failed := _failed_checks(result)):
+        return Corrupt(
+            f"{len(failed)} checks failed, the first is {failed[0].check_name!r}: {failed[0].description or ''}",
+            where=failed[0].asset_key.to_user_string(),
+            fix="what was served before is served still; open the run in `ctx dev`, it shows what failed",
+            code="check_failed",
+        )
     failure = Unavailable(
         f"the build failed in {asset}" + (f": {type(first).__name__}" if first else ""),
         where=f"run {result.run_id}",

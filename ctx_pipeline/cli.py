@@ -10,13 +10,15 @@ from typing import Annotated
 
 import typer
 
-from ctx_pipeline import cli_context
+from ctx_pipeline import cli_context, cli_operate
 from ctx_pipeline.cli_run import Run, app, command, speak_utf8
 
 DEMO_FOLDER = "ctx-demo"
 
 config_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(config_app, name="config")
+COMMANDS = (cli_context, cli_operate)
+"""Modules whose import has registered their commands."""
 
 
 @command(app, "ctx", example="ctx demo\nctx init my_context\nctx --home my_context build", group=True)

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
         DiffEntry,
         FileError,
         LifecycleEvent,
+        RetireReport,
         SnapshotDiff,
+        SourceReport,
     )
     from ctx_pipeline.doctor import Diagnosis
     from ctx_pipeline.inspection import ItemRow, Probe
@@ -75,22 +77,10 @@ def demo_view(home: Path, snapshots: Mapping[str, str], hint: Hint) -> list[Bloc
 
 def build_view(report: BuildReport, hint: Hint) -> list[Block]:
     """Return what a build did, source by source, and every file it could not load."""
-    columns = (
-        Column("source", style="cyan"),
-        Column("kind"),
-        *(Column(name, right=True) for name in ("items", "added", "reused", "retired", "files", "errors")),
-    )
-    rows = [
-        (
-            source.name,
-            source.kind,
-            *map(
-                number,
-                (source.items, source.added, source.reused, source.retired, len(source.files), len(source.errors)),
-            ),
-        )
-        for source in report.sources
-    ]
+    withheld = any(source.withheld for source in report.sources)
+    names = ("items", "added", "reused", "retired", *(["withheld"] if withheld else []), "files", "errors")
+    columns = (Column("source", style="cyan"), Column("kind"), *(Column(name, right=True) for name in names))
+    rows = [(source.name, source.kind, *map(number, _counts(source, withheld))) for source in report.sources]
     blocks: list[Block] = [Grid("Sources", columns, rows)] if rows else []
     if report.errors:
         lines = [
@@ -111,6 +101,33 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
     return blocks
 
 
+def _counts(source: SourceReport, withheld: bool) -> tuple[int, ...]:
+    waiting = (source.withheld,) if withheld else ()
+    return source.items, source.added, source.reused, source.retired, *waiting, len(source.files), len(source.errors)
+
+
+def retire_view(report: RetireReport, hint: Hint) -> list[Block]:
+    """Return what was retired or restored."""
+    if not report.count:
+        return [
+            Words(
+                f"Nothing to change: source {report.source!r} has everything it had"
+                if report.source
+                else "It is retired already"
+            )
+        ]
+    words = "Restored" if report.action == "restored" else "Retired"
+    of = f" of {number(report.live)} items of source {report.source!r}" if report.source else ""
+    columns = (Column("item", flexible=ITEM_CELLS), Column("version", style="dim"), Column("tenant"))
+    rows = [(item.item_id, item.version or "all", item.tenant) for item in report.items]
+    blocks: list[Block] = [Words(f"{words} {number(report.count)}{of}: {report.reason}"), Grid("", columns, rows)]
+    if report.count > len(rows):
+        blocks.append(Words(f"and {number(report.count - len(rows))} more"))
+    if report.source is None and report.action == "retired":
+        blocks.append(Words(f"Back with\n  {hint('retire', '--undo', report.items[0].item_id)}"))
+    return blocks
+
+
 def _place(error: FileError) -> str:
     return cell(error.path) if error.line is None else f"{cell(error.path)}:{error.line}"
 
@@ -124,6 +141,7 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
         head += f"\nArtifact {status.artifact}, embedder {status.embedder}, overlay {status.overlay_sequence}"
     if not status.sources:
         return [Words(head), Words("No sources yet: add a [[sources]] table to ctx.toml")]
+    withheld = any(source.withheld for source in status.sources)
     rows = [
         (
             source.name,
@@ -131,19 +149,23 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
             source.state,
             moment(source.refreshed_at),
             number(source.items),
+            *([number(source.withheld)] if withheld else []),
             number(source.failed_files),
             number(source.errors),
         )
         for source in status.sources
     ]
+    names = ("items", *(["withheld"] if withheld else []), "failed files", "errors")
     columns = (
         Column("source", style="cyan"),
         Column("kind"),
         Column("state"),
         Column("refreshed"),
-        *(Column(name, right=True) for name in ("items", "failed files", "errors")),
+        *(Column(name, right=True) for name in names),
     )
-    return [Words(head), Grid("Sources", columns, rows)]
+    lost = [source.name for source in status.sources if source.withheld]
+    words = [Words(f"Lost, and served until confirmed\n  {hint('retire', '--source', name)}") for name in lost[:1]]
+    return [Words(head), Grid("Sources", columns, rows), *words]
 
 
 def explain_view(snapshot_id: str, traces: Sequence[ContextDecisionTrace], hint: Hint) -> list[Block]:

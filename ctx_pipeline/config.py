@@ -55,6 +55,8 @@ VERIFIED_MEMORY_AUTHORITY = 70
 DEFAULT_MODEL = "gpt-5"
 DEFAULT_ENCODINGS = ("o200k_base", "cl100k_base")
 DEFAULT_ARTIFACTS_KEPT = 5
+DEFAULT_MAX_SHRINK = 0.5
+"""A feed that is half gone is more often broken than half withdrawn."""
 MIN_FRESHNESS = timedelta(seconds=60)
 """Dagster refuses shorter freshness windows."""
 MAX_FRESHNESS = timedelta(days=36_500)
@@ -137,6 +139,9 @@ class SourceConfig(Section):
     owner: Name | None = None
     """Team or person who answers for the source; shown in the asset graph."""
     max_file_bytes: Annotated[int, Field(ge=1)] = 32 * 1024 * 1024
+    max_shrink: Annotated[float, Field(ge=0.0, le=1.0)] = DEFAULT_MAX_SHRINK
+    """Share of its items that a source may lose from one reading to the next; above it a person has to confirm. A
+    document counts once, an empty source always asks, and 1 never does."""
     allow_private: bool = False
     """Web sources: also read pages of private, loopback and carrier-grade addresses, and of any port."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ctx_pipeline.config import mask_url
 from ctx_pipeline.contracts import (
     ContextItem,
     FileCode,
@@ -21,6 +23,8 @@ from ctx_pipeline.index.catalogue import chain_order, declared_version
 from ctx_pipeline.index.facts import start_of
 from ctx_pipeline.index.overlay import ItemKey, Patch, fold
 from ctx_pipeline.index.store import StoredItem
+from ctx_pipeline.ledger.retirements import BUILD as ACTOR
+from ctx_pipeline.ledger.retirements import entries_of, held_by_people, said_again, steps
 from ctx_pipeline.security.visibility import NEVER, STATE_FORGOTTEN
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
 
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.ledger import Ledger, OverlayEntry
     from ctx_pipeline.sources import SourceBatch
 
-ACTOR = "build"
+_PART = re.compile(r"#\d+$")
 
 STRICT_VERSIONS = frozenset({ItemKind.METRIC})
 """Kinds whose meaning may not change under one declared version; for others the content hash is appended to it."""
@@ -49,6 +53,28 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of a source before it is read: its stored versions, and what has happened to them since."""
+
+    stored: dict[Key, list[Stored]]
+    patches: dict[ItemKey, Patch]
+    held: dict[ItemKey, OverlayEntry]
+    """What people have retired: a source that has it does not bring it back."""
+
+    def live(self) -> set[Key]:
+        """Return the items that are neither retired nor forgotten."""
+        return {
+            key
+            for key in self.stored
+            if not _is_retired(self.patches, (*key, None)) and not _is_forgotten(self.patches, key, "")
+        }
+
+    def versions(self) -> dict[Key, list[str]]:
+        """Return the stored versions of each item."""
+        return {key: [entry.version for entry in entries] for key, entries in self.stored.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """What a refresh has to write."""
 
@@ -58,26 +84,34 @@ class Changes:
     """Items, or single versions of items, that the source no longer has."""
     restored: tuple[ItemKey, ...]
     errors: tuple[FileError, ...]
+    withheld: tuple[ItemKey, ...] = ()
+    """What the source seems to have lost, and is served until a person confirms it."""
 
 
-def refresh(source: SourceConfig, batch: SourceBatch, store: Store, ledger: Ledger, now: datetime) -> SourceReport:
+def refresh(
+    source: SourceConfig,
+    batch: SourceBatch,
+    store: Store,
+    ledger: Ledger,
+    now: datetime,
+    *,
+    confirmed_by: str | None = None,
+) -> SourceReport:
     """Store what is new in a batch, retire what the source no longer has, and report every file.
 
-    The store's append is the commit point; the overlay and the lifecycle events follow and are repeated safely by the
-    next refresh. One writer at a time; readers are never blocked.
+    A source that lost more than it plausibly would (`max_shrink`), or could not be read at all, retires nothing until
+    `confirmed_by` names the person who says that it is right. The store's append is the commit point; the overlay and
+    the lifecycle events follow and are repeated safely by the next refresh. One writer at a time; readers are never
+    blocked.
     """
     with store.writer():
-        stored = _stored_versions(store, source.name)
-        patches = fold(ledger.overlay_since(0))
-        failed = _failed_items(store, source, batch, stored)
-        changes = plan_changes(source, batch, stored, patches, failed, _facts_reader(store, source.name), now)
+        record = read_record(source.name, store, ledger)
+        changes = plan_refresh(source, batch, record, store, now, confirmed=confirmed_by is not None)
         rows = _rows(changes.new, ledger, store.max_seq(), now)
         if rows:
             store.append(rows)
-        ledger.append_overlay(
-            [*_overlay("restored", changes.restored, now), *_overlay("retired", changes.withdrawn, now)]
-        )
         ledger.append_events(_events(rows, now))
+        apply_changes(record, changes.withdrawn, changes.restored, ledger, now, confirmed_by=confirmed_by)
     return SourceReport(
         name=source.name,
         kind=source.kind.value,
@@ -85,24 +119,77 @@ def refresh(source: SourceConfig, batch: SourceBatch, store: Store, ledger: Ledg
         added=len(rows),
         reused=changes.reused,
         retired=len(changes.withdrawn),
+        withheld=len(changes.withheld),
         files=batch.files,
         errors=(*batch.errors, *changes.errors),
+    )
+
+
+def read_record(source: str, store: Store, ledger: Ledger) -> Record:
+    """Return what is known of a source, one that `ctx.toml` no longer names too."""
+    entries = ledger.overlay_since(0)
+    return Record(_stored_versions(store, source), fold(entries), held_by_people(entries))
+
+
+def plan_refresh(
+    source: SourceConfig, batch: SourceBatch, record: Record, store: Store, now: datetime, *, confirmed: bool = False
+) -> Changes:
+    """Return what a refresh would write; it writes nothing."""
+    failed = _failed_items(store, source, batch, record.stored)
+    return plan_changes(source, batch, record, failed, _facts_reader(store, source.name), now, confirmed=confirmed)
+
+
+def apply_changes(
+    record: Record,
+    withdrawn: Sequence[ItemKey],
+    restored: Sequence[ItemKey],
+    ledger: Ledger,
+    now: datetime,
+    *,
+    confirmed_by: str | None = None,
+) -> None:
+    """Tell the ledger what a source no longer has and what it has again; every reader sees it from here on."""
+    gone, back = "the source no longer has it", "the source has it again"
+    if confirmed_by is not None:
+        gone = f"{gone}; confirmed by {confirmed_by}"
+    ledger.append_overlay(
+        [
+            *entries_of("restored", restored, actor=ACTOR, reason=back, now=now),
+            *said_again(restored, record.held),
+            *entries_of("retired", withdrawn, actor=ACTOR, reason=gone, now=now),
+        ]
+    )
+    versions = record.versions()
+    out = {*withdrawn, *record.held}
+    returned = [
+        (*key, version)
+        for key in dict.fromkeys(key[:2] for key in restored)
+        for version in versions.get(key, ())
+        if (*key, version) not in out
+    ]
+    who = confirmed_by or ACTOR
+    ledger.append_events(
+        [
+            *steps(ledger, returned, versions, Lifecycle.RESTORED, actor=ACTOR, reason=back, now=now),
+            *steps(ledger, withdrawn, versions, Lifecycle.RETIRED, actor=who, reason=gone, now=now),
+        ]
     )
 
 
 def plan_changes(
     source: SourceConfig,
     batch: SourceBatch,
-    stored: dict[Key, list[Stored]],
-    patches: dict[ItemKey, Patch],
+    record: Record,
     kept: frozenset[Key],
     facts_of: Callable[[int], str],
     now: datetime,
+    *,
+    confirmed: bool = False,
 ) -> Changes:
     """Compare a batch with what is stored. Pure.
 
     `kept` are items that may not be retired now, because the file they came from could not be read. `facts_of` returns
-    the `facts_hash` of a stored row by its sequence.
+    the `facts_hash` of a stored row by its sequence. `confirmed`: what seems lost is lost.
     """
     new: list[ContextItem] = []
     errors: list[FileError] = []
@@ -110,30 +197,74 @@ def plan_changes(
     seen: dict[Key, list[ContextItem]] = {}
     reused = 0
     for item in batch.items:
-        tenant = item.scope.tenant or ""
-        key = (tenant, item.item_id)
-        if _is_forgotten(patches, key, item.version):
+        key = (item.scope.tenant or "", item.item_id)
+        if _is_forgotten(record.patches, key, item.version):
             continue
-        versions = stored.get(key, [])
+        versions = record.stored.get(key, [])
         named = _versioned(item, versions)
+        seen.setdefault(key, []).append(named or item)
         if named is None:
             errors.append(_version_reused(item))
-            seen.setdefault(key, []).append(item)
             continue
-        seen.setdefault(key, []).append(named)
         if _is_stored(named, versions, facts_of):
             reused += 1
         else:
             new.append(named)
-        for withdrawn in ((*key, None), (*key, named.version)):
-            if _is_retired(patches, withdrawn) and withdrawn not in restored:
-                restored.append(withdrawn)
-    withdrawn_keys = _withdrawn(stored, seen, patches, kept, now)
-    if not batch.items and withdrawn_keys:
-        message = "the source has no items any more; nothing was retired. Check its path, or remove it from ctx.toml"
-        errors.append(FileError(path=source.path or source.name, code=FileCode.MISSING, message=message))
-        withdrawn_keys = []
-    return Changes(tuple(new), reused, tuple(withdrawn_keys), tuple(restored), tuple(errors))
+        restored.extend(_back_again(record, key, named.version, restored))
+    unread = not batch.items and bool(batch.errors)
+    withdrawn = _withdrawn(record, seen, frozenset() if unread else kept, now)
+    withheld: tuple[ItemKey, ...] = ()
+    if not confirmed and (lost := _suspicious_loss(source, batch, record, withdrawn)):
+        again = [key for key in withdrawn if key[2] is not None and _is_retired(record.patches, (*key[:2], None))]
+        withheld = tuple(key for key in withdrawn if key not in again)
+        errors.append(_source_shrank(source, *lost, withheld=len(withheld)))
+        # A version that was withdrawn before its item went is not lost with this reading.
+        withdrawn = again
+    return Changes(tuple(new), reused, tuple(withdrawn), tuple(restored), tuple(errors), withheld)
+
+
+def _back_again(record: Record, key: Key, version: str, known: Sequence[ItemKey]) -> Iterator[ItemKey]:
+    """Yield what the source has again: the item, or this version of it, unless a person has retired it."""
+    if (*key, None) in record.held:
+        return
+    for each in ((*key, None), (*key, version)):
+        if _is_retired(record.patches, each) and each not in record.held and each not in known:
+            yield each
+
+
+def _suspicious_loss(
+    source: SourceConfig, batch: SourceBatch, record: Record, withdrawn: Sequence[ItemKey]
+) -> tuple[int, int] | None:
+    """Return how many of how many live documents or items are gone; None when that is plausible.
+
+    A document counts once, whatever its number of parts, and only when none of them is left.
+    """
+    live = record.live()
+    gone = live & {key[:2] for key in withdrawn if key[2] is None}
+    units = {_whole(key) for key in live}
+    lost = len(units) - len({_whole(key) for key in live - gone})
+    if batch.items and lost <= source.max_shrink * len(units):
+        return None
+    if not lost or (source.max_shrink >= 1.0 and not batch.items and not batch.errors):
+        return None
+    return lost, len(units)
+
+
+def _whole(key: Key) -> Key:
+    """Return the document that a part belongs to; anything else is itself."""
+    return key[0], _PART.sub("", key[1])
+
+
+def _source_shrank(source: SourceConfig, lost: int, live: int, *, withheld: int) -> FileError:
+    return FileError(
+        path=mask_url(source.path or source.name),
+        code=FileCode.SOURCE_SHRANK,
+        message=(
+            f"{lost} of {live} items of source {source.name!r} are not there any more; they are served until somebody "
+            f"confirms it: ctx retire --source {source.name}"
+        ),
+        items=withheld,
+    )
 
 
 def _stored_versions(store: Store, source: str) -> dict[Key, list[Stored]]:
@@ -225,19 +356,15 @@ def _facts_reader(store: Store, source: str) -> Callable[[int], str]:
 
 
 def _withdrawn(
-    stored: dict[Key, list[Stored]],
-    seen: dict[Key, list[ContextItem]],
-    patches: dict[ItemKey, Patch],
-    kept: frozenset[Key],
-    now: datetime,
+    record: Record, seen: Mapping[Key, Sequence[ContextItem]], kept: frozenset[Key], now: datetime
 ) -> list[ItemKey]:
     withdrawn: list[ItemKey] = []
-    for key, versions in stored.items():
+    for key, versions in record.stored.items():
         if key in seen:
             # Restoring the item restores all its versions, so what was withdrawn before is withdrawn anew.
-            known = {} if _is_retired(patches, (*key, None)) else patches
-            withdrawn.extend(_taken_back(key, versions, seen[key], known, now))
-        elif key not in kept and not _is_retired(patches, (*key, None)):
+            returns = _is_retired(record.patches, (*key, None)) and (*key, None) not in record.held
+            withdrawn.extend(_taken_back(key, versions, seen[key], {} if returns else record.patches, now))
+        elif key not in kept and not _is_retired(record.patches, (*key, None)):
             withdrawn.append((*key, None))
     return withdrawn
 
@@ -304,25 +431,6 @@ def _in_chain_order(items: Sequence[ContextItem]) -> list[ContextItem]:
         group[at]
         for group in groups.values()
         for at in chain_order([(item.version, start_of(item), at) for at, item in enumerate(group)])
-    ]
-
-
-def _overlay(code: str, keys: Iterable[ItemKey], now: datetime) -> list[OverlayEntry]:
-    from ctx_pipeline.ledger import OverlayEntry
-
-    reason = {"retired": "the source no longer has it", "restored": "the source has it again"}[code]
-    return [
-        OverlayEntry(
-            code="retired" if code == "retired" else "restored",
-            tenant=tenant,
-            item_id=item_id,
-            version=version,
-            effective_at=now,
-            recorded_at=now,
-            actor=ACTOR,
-            reason=reason,
-        )
-        for tenant, item_id, version in keys
     ]
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.index.embedder import Embedder
     from ctx_pipeline.index.store import Store
     from ctx_pipeline.ledger import Ledger
+    from ctx_pipeline.sources import SourceBatch
 
 LOADED_ALWAYS = frozenset({SourceKind.INSTRUCTIONS})
 """Kinds that go into every pack unless `when_to_load` says otherwise."""
@@ -143,16 +144,27 @@ class Pipeline:
                 return source
         raise NotFound(f"no source {name!r}", where="ctx.toml", fix="add a [[sources]] entry with this name")
 
-    def refresh_source(self, name: str) -> SourceReport:
-        """Read a source and store what changed."""
+    def read_source(self, name: str) -> SourceBatch:
+        """Return what a source holds now."""
+        from ctx_pipeline.sources import read_source
+
+        return read_source(self.source(name), self.home, tenant=self.config.project.tenant)
+
+    def refresh_source(
+        self, name: str, *, batch: SourceBatch | None = None, confirmed_by: str | None = None
+    ) -> SourceReport:
+        """Read a source and store what changed.
+
+        `batch` is what was read of it just now. `confirmed_by` is the person who says that what the source seems to
+        have lost is really gone.
+        """
         from ctx_pipeline.ingest import fingerprint, refresh
         from ctx_pipeline.ledger import SourceObservation
-        from ctx_pipeline.sources import read_source
 
         source = self.source(name)
         now = self.clock()
-        batch = read_source(source, self.home, tenant=self.config.project.tenant)
-        report = refresh(source, batch, self.store, self.ledger, now)
+        batch = self.read_source(name) if batch is None else batch
+        report = refresh(source, batch, self.store, self.ledger, now, confirmed_by=confirmed_by)
         self.ledger.record_source(
             SourceObservation(
                 name=name,

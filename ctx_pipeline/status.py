@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.index.artifact import Layout, read_pointer
 
 if TYPE_CHECKING:
     from ctx_pipeline.config import LoadedConfig
+    from ctx_pipeline.contracts import FileError
     from ctx_pipeline.ledger import Ledger
 
 FreshnessState = Literal["healthy", "warning", "degraded", "unknown"]
@@ -25,6 +28,8 @@ class SourceStatus:
     state: FreshnessState
     refreshed_at: datetime | None
     items: int
+    withheld: int
+    """Items that the source seems to have lost, served until a person confirms it."""
     failed_files: int
     errors: int
 
@@ -39,6 +44,10 @@ class ProjectStatus:
     embedder: str | None
     overlay_sequence: int
     sources: tuple[SourceStatus, ...]
+
+
+def _withheld(errors: Iterable[FileError]) -> int:
+    return sum(error.items or 0 for error in errors if error.code is FileCode.SOURCE_SHRANK)
 
 
 def project_status(loaded: LoadedConfig, ledger: Ledger, at: datetime) -> ProjectStatus:
@@ -65,6 +74,7 @@ def project_status(loaded: LoadedConfig, ledger: Ledger, at: datetime) -> Projec
                 state=state,
                 refreshed_at=refreshed,
                 items=0 if last is None else last.items,
+                withheld=0 if last is None else _withheld(last.errors),
                 failed_files=0 if last is None else sum(1 for file in last.files if file.status.value == "failed"),
                 errors=0 if last is None else len(last.errors),
             )

@@ -249,7 +249,7 @@ def test_an_empty_source_retires_nothing_and_says_so(docs: Home):
     docs.remove("docs/orders.md")
     report = docs.refresh()
     assert report.retired == 0
-    assert FileCode.MISSING in [error.code for error in report.errors]
+    assert [error.code for error in report.errors] == [FileCode.SOURCE_SHRANK]
     docs.build()
     assert "document:docs/refunds.md#1" in docs.shown("refund")
 
@@ -377,7 +377,7 @@ def _cut_off(*_: Any) -> Iterator[None]:
 
 
 def test_sources_are_kept_apart(tmp_path: Path):
-    home = Home(tmp_path, {"docs": {}, "more": {}})
+    home = Home(tmp_path, {"docs": {}, "more": {"max_shrink": 1}})
     home.write("docs/a.md", "# A\n\nrefund one\n")
     home.write("more/a.md", "# A\n\nrefund two\n")
     home.refresh("docs")

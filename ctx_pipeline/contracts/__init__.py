@@ -35,7 +35,15 @@ from ctx_pipeline.contracts.pack import (
 )
 from ctx_pipeline.contracts.policy import ContextPolicy, RankWeights
 from ctx_pipeline.contracts.profile import ModelProfile
-from ctx_pipeline.contracts.report import BuildReport, FileError, SourceFile, SourceReport
+from ctx_pipeline.contracts.report import (
+    BuildReport,
+    FileError,
+    IndexPin,
+    RetiredItem,
+    RetireReport,
+    SourceFile,
+    SourceReport,
+)
 from ctx_pipeline.contracts.request import ContextRequest, Identity, Message, Observation, Task
 from ctx_pipeline.contracts.trace import (
     ContextDecisionTrace,
@@ -73,6 +81,7 @@ __all__ = [
     "GateCheck",
     "Identity",
     "ImportedContract",
+    "IndexPin",
     "ItemKind",
     "Lifecycle",
     "LifecycleEvent",
@@ -88,6 +97,8 @@ __all__ = [
     "Provenance",
     "RankWeights",
     "Rendition",
+    "RetireReport",
+    "RetiredItem",
     "Scope",
     "SectionBudget",
     "Sensitivity",

@@ -182,6 +182,7 @@ class FileCode(StrEnum):
     UNSUPPORTED_TYPE = "unsupported_type"
     OUTSIDE_ROOT = "outside_root"
     MISSING = "missing"
+    SOURCE_SHRANK = "source_shrank"
     MISSING_SCOPE = "missing_scope"
     ENCRYPTED = "encrypted"
     BAD_PDF = "bad_pdf"

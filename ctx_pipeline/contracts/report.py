@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract
+from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, UtcDatetime
 from ctx_pipeline.contracts.codes import FileCode, FileStatus
 
 Count = Annotated[int, Field(ge=0)]
@@ -21,6 +21,8 @@ class FileError(Contract):
     code: FileCode
     message: str
     """What is wrong and what to do; never the content."""
+    items: Count | None = None
+    """Items it is about, where they are counted."""
 
 
 class SourceFile(Contract):
@@ -42,8 +44,21 @@ class SourceReport(Contract):
     added: Count
     reused: Count
     retired: Count
+    withheld: Count = 0
+    """Items that the source seems to have lost; they are served until a person confirms it or they come back."""
     files: tuple[SourceFile, ...]
     errors: tuple[FileError, ...]
+
+
+class IndexPin(Contract):
+    """A serving index that a person holds at one artifact."""
+
+    artifact: str
+    """Content hash of the artifact that is served."""
+    since: UtcDatetime
+    reason: str
+    waiting: str | None = None
+    """Content hash of the newest artifact that was built meanwhile; None when it is the one that is served."""
 
 
 class BuildReport(Contract):
@@ -62,3 +77,31 @@ class BuildReport(Contract):
     """Content hash of the published serving artifact; None when the build did not publish one."""
     sources: tuple[SourceReport, ...] = ()
     seconds: Annotated[float, Field(ge=0)] = 0.0
+    pin: IndexPin | None = None
+    """What holds the pointer where it is; None when the index is not pinned."""
+
+
+class RetiredItem(Contract):
+    """One item, or one version of it, that is retired or restored."""
+
+    tenant: str
+    item_id: str
+    version: str | None = None
+    """None: every version."""
+
+
+class RetireReport(Contract):
+    """What `ctx retire` did."""
+
+    schema_version: str = SCHEMA_VERSION
+    action: Literal["retired", "restored"]
+    source: str | None = None
+    """The source that was confirmed; None when one item was named."""
+    count: Count
+    """Items, or single versions, that changed."""
+    live: Count
+    """Items that the source had before; a document counts each of its parts."""
+    items: tuple[RetiredItem, ...]
+    """The first of them, in order."""
+    actor: str
+    reason: str

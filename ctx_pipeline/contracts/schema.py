@@ -20,6 +20,7 @@ PUBLISHED: tuple[type[Contract], ...] = (
     contracts.ContextSnapshot,
     contracts.LifecycleEvent,
     contracts.ModelProfile,
+    contracts.RetireReport,
     contracts.SnapshotDiff,
     contracts.ToolContextItem,
 )

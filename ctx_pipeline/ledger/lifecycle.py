@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ctx_pipeline.contracts.codes import Lifecycle
+from ctx_pipeline.contracts.trace import LifecycleEvent
 from ctx_pipeline.errors import Conflict
 
 _S = Lifecycle
@@ -56,3 +59,14 @@ def check_transition(from_state: Lifecycle | None, to_state: Lifecycle) -> None:
         fix=f"after {before!r} may follow: {legal}",
         code="illegal_transition",
     )
+
+
+def states_of(events: Sequence[LifecycleEvent], version: str) -> list[Lifecycle]:
+    """Return the states of a version since it was last created or restored, oldest first."""
+    states: list[Lifecycle] = []
+    for event in events:
+        if event.version == version:
+            if event.to_state in (Lifecycle.CREATED, Lifecycle.RESTORED):
+                states.clear()
+            states.append(event.to_state)
+    return states
