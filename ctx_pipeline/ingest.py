@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ctx_pipeline.config import mask_url
 from ctx_pipeline.contracts import (
@@ -25,7 +24,8 @@ from ctx_pipeline.index.overlay import ItemKey, Patch, fold
 from ctx_pipeline.index.store import StoredItem
 from ctx_pipeline.ledger.retirements import BUILD as ACTOR
 from ctx_pipeline.ledger.retirements import entries_of, held_by_people, said_again, steps
-from ctx_pipeline.security.visibility import NEVER, STATE_FORGOTTEN
+from ctx_pipeline.security.visibility import NEVER, STATE_FORGOTTEN, micros
+from ctx_pipeline.sources.units import KnownItem
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
 
 if TYPE_CHECKING:
@@ -34,12 +34,18 @@ if TYPE_CHECKING:
     from ctx_pipeline.ledger import Ledger, OverlayEntry
     from ctx_pipeline.sources import SourceBatch
 
-_PART = re.compile(r"#\d+$")
-
 STRICT_VERSIONS = frozenset({ItemKind.METRIC})
 """Kinds whose meaning may not change under one declared version; for others the content hash is appended to it."""
 
 Key = tuple[str, str]
+
+
+class Said(NamedTuple):
+    """A version that a source has."""
+
+    version: str
+    valid_from: int
+    """Microseconds; `ALWAYS` for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,8 @@ class Record:
     patches: dict[ItemKey, Patch]
     held: dict[ItemKey, OverlayEntry]
     """What people have retired: a source that has it does not bring it back."""
+    at: tuple[int, int]
+    """Up to which numbers of the store and of the overlay this counts."""
 
     def live(self) -> set[Key]:
         """Return the items that are neither retired nor forgotten."""
@@ -96,26 +104,32 @@ def refresh(
     now: datetime,
     *,
     confirmed_by: str | None = None,
+    record: Record | None = None,
+    remember: Callable[[Mapping[bytes, tuple[KnownItem, ...]]], None] | None = None,
 ) -> SourceReport:
     """Store what is new in a batch, retire what the source no longer has, and report every file.
 
     A source that lost more than it plausibly would (`max_shrink`), or could not be read at all, retires nothing until
     `confirmed_by` names the person who says that it is right. The store's append is the commit point; the overlay and
     the lifecycle events follow and are repeated safely by the next refresh. One writer at a time; readers are never
-    blocked.
+    blocked. `record` is what was known before the source was read; `remember` is told what each unit of it says,
+    as it is stored now.
     """
     with store.writer():
-        record = read_record(source.name, store, ledger)
+        if record is None or record.at != (store.max_seq(), ledger.overlay_sequence()):
+            record = read_record(source.name, store, ledger)
         changes = plan_refresh(source, batch, record, store, now, confirmed=confirmed_by is not None)
         rows = _rows(changes.new, ledger, store.max_seq(), now)
         if rows:
             store.append(rows)
         ledger.append_events(_events(rows, now))
         apply_changes(record, changes.withdrawn, changes.restored, ledger, now, confirmed_by=confirmed_by)
+        if remember is not None:
+            remember(_known_units(batch, record, rows))
     return SourceReport(
         name=source.name,
         kind=source.kind.value,
-        items=len(batch.items),
+        items=batch.count,
         added=len(rows),
         reused=changes.reused,
         retired=len(changes.withdrawn),
@@ -127,8 +141,9 @@ def refresh(
 
 def read_record(source: str, store: Store, ledger: Ledger) -> Record:
     """Return what is known of a source, one that `ctx.toml` no longer names too."""
+    at = (store.max_seq(), ledger.overlay_sequence())
     entries = ledger.overlay_since(0)
-    return Record(_stored_versions(store, source), fold(entries), held_by_people(entries))
+    return Record(_stored_versions(store, source), fold(entries), held_by_people(entries), at)
 
 
 def plan_refresh(
@@ -136,7 +151,8 @@ def plan_refresh(
 ) -> Changes:
     """Return what a refresh would write; it writes nothing."""
     failed = _failed_items(store, source, batch, record.stored)
-    return plan_changes(source, batch, record, failed, _facts_reader(store, source.name), now, confirmed=confirmed)
+    facts_of = _facts_reader(store, batch, record.stored)
+    return plan_changes(source, batch, record, failed, facts_of, now, confirmed=confirmed)
 
 
 def apply_changes(
@@ -194,15 +210,19 @@ def plan_changes(
     new: list[ContextItem] = []
     errors: list[FileError] = []
     restored: list[ItemKey] = []
-    seen: dict[Key, list[ContextItem]] = {}
-    reused = 0
+    seen: dict[Key, list[Said]] = {}
+    for known in batch.kept:
+        if not _is_forgotten(record.patches, known.key, known.version):
+            seen.setdefault(known.key, []).append(Said(known.version, known.valid_from))
+            restored.extend(_back_again(record, known.key, known.version, restored))
+    reused = len(batch.kept)
     for item in batch.items:
         key = (item.scope.tenant or "", item.item_id)
         if _is_forgotten(record.patches, key, item.version):
             continue
         versions = record.stored.get(key, [])
         named = _versioned(item, versions)
-        seen.setdefault(key, []).append(named or item)
+        seen.setdefault(key, []).append(Said((named or item).version, start_of(item)))
         if named is None:
             errors.append(_version_reused(item))
             continue
@@ -211,7 +231,7 @@ def plan_changes(
         else:
             new.append(named)
         restored.extend(_back_again(record, key, named.version, restored))
-    unread = not batch.items and bool(batch.errors)
+    unread = not batch.count and bool(batch.errors)
     withdrawn = _withdrawn(record, seen, frozenset() if unread else kept, now)
     withheld: tuple[ItemKey, ...] = ()
     if not confirmed and (lost := _suspicious_loss(source, batch, record, withdrawn)):
@@ -239,20 +259,23 @@ def _suspicious_loss(
 
     A document counts once, whatever its number of parts, and only when none of them is left.
     """
+    if batch.count and not withdrawn:
+        return None
     live = record.live()
     gone = live & {key[:2] for key in withdrawn if key[2] is None}
     units = {_whole(key) for key in live}
     lost = len(units) - len({_whole(key) for key in live - gone})
-    if batch.items and lost <= source.max_shrink * len(units):
+    if batch.count and lost <= source.max_shrink * len(units):
         return None
-    if not lost or (source.max_shrink >= 1.0 and not batch.items and not batch.errors):
+    if not lost or (source.max_shrink >= 1.0 and not batch.count and not batch.errors):
         return None
     return lost, len(units)
 
 
 def _whole(key: Key) -> Key:
     """Return the document that a part belongs to; anything else is itself."""
-    return key[0], _PART.sub("", key[1])
+    document, _, number = key[1].rpartition("#")
+    return (key[0], document) if document and number.isdecimal() else key
 
 
 def _source_shrank(source: SourceConfig, lost: int, live: int, *, withheld: int) -> FileError:
@@ -296,7 +319,7 @@ def _failed_items(
         return frozenset()
     if any(error.path in (source.path, source.name) for error in batch.errors):
         return frozenset(stored)
-    present = {(item.scope.tenant or "", item.item_id) for item in batch.items}
+    present = {(item.scope.tenant or "", item.item_id) for item in batch.items} | {item.key for item in batch.kept}
     kept: set[Key] = set()
     for key, versions in stored.items():
         if key not in present:
@@ -316,47 +339,90 @@ def _versioned(item: ContextItem, versions: Sequence[Stored]) -> ContextItem | N
     return item.model_copy(update={"version": f"{item.version}+{item.content_hash[:8]}"})
 
 
-def _is_stored(item: ContextItem, versions: Sequence[Stored], facts_of: Callable[[int], str]) -> bool:
-    """A declared version is stored once; one that is a content hash counts only as the newest.
+def _newest(version: str, versions: Sequence[Stored]) -> Stored | None:
+    """Return the stored version that counts as the newest one beside `version`.
 
-    A declared version whose content went to another one and back is stored again, so that it is the newest.
+    A declared version is stored once; one that is a content hash counts only as the newest. A declared version whose
+    content went to another one and back is stored again, so that it is the newest.
     """
     if all(declared_version(entry.version) is not None for entry in versions):
-        declared = item.version.partition("+")[0]
+        declared = version.partition("+")[0]
         versions = [entry for entry in versions if entry.version.partition("+")[0] == declared]
-    if not versions or versions[-1].version != item.version:
+    return versions[-1] if versions else None
+
+
+def _is_stored(item: ContextItem, versions: Sequence[Stored], facts_of: Callable[[int], str]) -> bool:
+    last = _newest(item.version, versions)
+    if last is None or last.version != item.version:
         return False
-    last = versions[-1]
     if last.item_hash == sha256_hex(canonical_json(item.model_dump(mode="json"))):
         return True
     return last.content_hash == item.content_hash and facts_of(last.seq) == facts_hash(item)
 
 
+def still_stored(known: KnownItem, record: Record) -> bool:
+    """Return whether an item is stored as it was when its unit was read last, and nothing newer of it."""
+    last = _newest(known.version, record.stored.get(known.key, ()))
+    return last is not None and (last.version, last.seq, last.content_hash) == (
+        known.version,
+        known.seq,
+        known.content_hash,
+    )
+
+
+def _known_units(batch: SourceBatch, record: Record, rows: Sequence[StoredItem]) -> dict[bytes, tuple[KnownItem, ...]]:
+    """Return what each unit says as it is stored now; a unit that says something refused is left out."""
+    fresh = {(row.tenant, row.item_id, row.version): row.seq for row in rows}
+    units: dict[bytes, tuple[KnownItem, ...]] = {}
+    for unit, said in batch.units.items():
+        known = [entry if isinstance(entry, KnownItem) else _known_item(entry, record, fresh) for entry in said]
+        stored = tuple(entry for entry in known if entry is not None)
+        if len(stored) == len(said):
+            units[unit] = stored
+    return units
+
+
+def _known_item(item: ContextItem, record: Record, fresh: Mapping[tuple[str, str, str], int]) -> KnownItem | None:
+    key = (item.scope.tenant or "", item.item_id)
+    versions = record.stored.get(key, ())
+    named = _versioned(item, versions)
+    if named is None:
+        return None
+    seq = fresh.get((*key, named.version)) or next((v.seq for v in versions if v.version == named.version), None)
+    return None if seq is None else KnownItem(*key, named.version, seq, item.content_hash, start_of(item))
+
+
 def facts_hash(item: ContextItem) -> str:
-    """Return a hash of everything about an item but the version of its file: an edit elsewhere does not change it."""
+    """Return a hash of everything about an item but where in which version of its file it stands.
+
+    So an edit elsewhere in the file does not change it.
+    """
     facts = item.model_dump(mode="json")
     facts["provenance"]["source_version"] = None
+    facts["provenance"]["locator"].update(line_start=None, line_end=None)
     return sha256_hex(canonical_json(facts))
 
 
-def _facts_reader(store: Store, source: str) -> Callable[[int], str]:
-    """Return what reads the rows of a source when it is first asked."""
+def _facts_reader(store: Store, batch: SourceBatch, stored: Mapping[Key, Sequence[Stored]]) -> Callable[[int], str]:
+    """Return what reads the stored rows with the same content as the batch's items, when it is first asked."""
     known: dict[int, str] = {}
 
     def facts_of(seq: int) -> str:
         if not known:
-            table = store.scan()
-            names = ("source", "seq", "item_json")
-            for name, number, text in zip(*(table.column(n).to_pylist() for n in names), strict=True):
-                if name == source:
-                    known[number] = facts_hash(ContextItem.model_validate_json(text))
+            same = [
+                entry.seq
+                for item in batch.items
+                for entry in stored.get((item.scope.tenant or "", item.item_id), ())
+                if entry.content_hash == item.content_hash
+            ]
+            known.update((number, facts_hash(item)) for number, item in store.read_seqs(same).items())
         return known.get(seq, "")
 
     return facts_of
 
 
 def _withdrawn(
-    record: Record, seen: Mapping[Key, Sequence[ContextItem]], kept: frozenset[Key], now: datetime
+    record: Record, seen: Mapping[Key, Sequence[Said]], kept: frozenset[Key], now: datetime
 ) -> list[ItemKey]:
     withdrawn: list[ItemKey] = []
     for key, versions in record.stored.items():
@@ -370,14 +436,19 @@ def _withdrawn(
 
 
 def _taken_back(
-    key: Key, versions: Sequence[Stored], present: Sequence[ContextItem], patches: dict[ItemKey, Patch], now: datetime
+    key: Key, versions: Sequence[Stored], present: Sequence[Said], patches: dict[ItemKey, Patch], now: datetime
 ) -> list[ItemKey]:
-    """Return declared versions that the source dropped although none that it has, and that has begun, follows them."""
+    """Return declared versions that the source dropped although none that it has, and that has begun, follows them.
+
+    Where nothing that it has has begun, what was dropped counts until then.
+    """
     stored = {entry.version: declared_version(entry.version) for entry in versions}
-    begun = [declared_version(item.version) for item in present if item.valid_from is None or item.valid_from <= now]
-    if any(number is None for number in (*stored.values(), *(declared_version(item.version) for item in present))):
+    if any(number is None for number in (*stored.values(), *(declared_version(said.version) for said in present))):
         return []
-    has = {item.version for item in present}
+    begun = [declared_version(said.version) for said in present if said.valid_from <= micros(now)]
+    if not begun:
+        return []
+    has = {said.version for said in present}
     return [
         (*key, version)
         for version, number in stored.items()
@@ -452,5 +523,6 @@ def _events(rows: Sequence[StoredItem], now: datetime) -> list[LifecycleEvent]:
 
 
 def fingerprint(batch: SourceBatch) -> str:
-    """Return a hash of what a source holds, whatever the order."""
-    return short_hash("\n".join(sorted(f"{i.item_id}@{i.version}:{i.content_hash}" for i in batch.items)), 16)
+    """Return a hash of what a source holds, whatever the order and whatever was parsed again."""
+    said = [f"{i.item_id}@{i.version.partition('+')[0]}:{i.content_hash}" for i in (*batch.items, *batch.kept)]
+    return short_hash("\n".join(sorted(said)), 16)

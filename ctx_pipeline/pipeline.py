@@ -158,21 +158,36 @@ class Pipeline:
         `batch` is what was read of it just now. `confirmed_by` is the person who says that what the source seems to
         have lost is really gone.
         """
-        from ctx_pipeline.ingest import fingerprint, refresh
+        from ctx_pipeline.ingest import fingerprint, read_record, refresh, still_stored
         from ctx_pipeline.ledger import SourceObservation
+        from ctx_pipeline.sources import read_source
+        from ctx_pipeline.sources.units import UnitFile
 
-        source = self.source(name)
+        source, tenant = self.source(name), self.config.project.tenant
         now = self.clock()
-        batch = self.read_source(name) if batch is None else batch
-        report = refresh(source, batch, self.store, self.ledger, now, confirmed_by=confirmed_by)
+        record = read_record(name, self.store, self.ledger)
+        file = UnitFile(self.layout.derived, source, tenant=tenant)
+        if batch is None:
+            units = file.load(lambda known: still_stored(known, record))
+            batch = read_source(source, self.home, tenant=tenant, units=units)
+        report = refresh(
+            source,
+            batch,
+            self.store,
+            self.ledger,
+            now,
+            confirmed_by=confirmed_by,
+            record=record,
+            remember=file.save,
+        )
         self.ledger.record_source(
             SourceObservation(
                 name=name,
                 kind=source.kind.value,
                 observed_at=now,
                 fingerprint=fingerprint(batch),
-                status="failed" if report.errors and not batch.items else "ok",
-                items=len(batch.items),
+                status="failed" if report.errors and not batch.count else "ok",
+                items=batch.count,
                 errors=report.errors,
                 files=report.files,
             )

@@ -182,6 +182,8 @@ class References:
 
 def edges(rows: Sequence[Row]) -> list[list[int]]:
     """Return, for each row, the rows it depends on, in the order it names them."""
+    if not any(row.depends_on for row in rows):
+        return [[] for _ in rows]
     references = References(rows)
     return [
         list(dict.fromkeys(target for ref in row.depends_on for target in references.targets(row, ref))) for row in rows

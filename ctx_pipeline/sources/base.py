@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from ctx_pipeline.contracts import ContextItem, FileError, SourceFile, SourceKin
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.sources.origin import Origin
+from ctx_pipeline.sources.units import KnownItem, Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,17 @@ class SourceBatch:
     items: tuple[ContextItem, ...]
     errors: tuple[FileError, ...]
     files: tuple[SourceFile, ...]
+    kept: tuple[KnownItem, ...] = ()
+    """What the source still says and is stored; it was not parsed again."""
+    units: Mapping[bytes, tuple[ContextItem | KnownItem, ...]] = field(
+        default_factory=dict[bytes, tuple[ContextItem | KnownItem, ...]], repr=False
+    )
+    """What each unit that was read without an error says, for the next reading."""
+
+    @property
+    def count(self) -> int:
+        """How many items the source has."""
+        return len(self.items) + len(self.kept)
 
 
 Adapter = Callable[[tuple[FoundFile, ...], Origin], SourceBatch]
@@ -31,7 +43,7 @@ Reader = Callable[[Origin, Path], SourceBatch]
 """Finds and reads what a source holds that is not a folder of files; paths start in the project's home."""
 
 
-def read_source(source: SourceConfig, home: Path, *, tenant: str | None) -> SourceBatch:
+def read_source(source: SourceConfig, home: Path, *, tenant: str | None, units: Units | None = None) -> SourceBatch:
     """Read every file of `source` and return its items in a stable order.
 
     A file that cannot be read or understood is an entry of `errors`, never an exception, and the other files are
@@ -41,11 +53,12 @@ def read_source(source: SourceConfig, home: Path, *, tenant: str | None) -> Sour
         source: The `[[sources]]` entry.
         home: Folder of `ctx.toml`; relative paths start there.
         tenant: The project's tenant, for records and sources that name none.
+        units: What is stored as it was read last. None: everything is parsed.
 
     Raises:
         ConfigError: there is no adapter for the source's kind, or the source names no path.
     """
-    origin = Origin.of(source, tenant=tenant)
+    origin = Origin.of(source, tenant=tenant, units=units)
     if source.kind in READERS:
         reader: Reader = _load(READERS[source.kind])
         return reader(origin, home)
@@ -64,8 +77,8 @@ def read_source(source: SourceConfig, home: Path, *, tenant: str | None) -> Sour
     found = _locate(source, home)
     adapter: Adapter = _load(ADAPTERS[source.kind])
     batch = adapter(found.files, origin)
-    return SourceBatch(
-        items=batch.items,
+    return replace(
+        batch,
         errors=(*found.errors, *batch.errors),
         files=tuple(sorted((*found.skipped, *batch.files), key=lambda file: file.path)),
     )

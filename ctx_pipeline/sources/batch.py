@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ctx_pipeline.contracts import ContextItem, FileCode, FileError, FileStatus, SourceFile
 from ctx_pipeline.sources.base import SourceBatch
 from ctx_pipeline.sources.files import FoundFile
+from ctx_pipeline.sources.units import KnownItem
 
 
 @dataclass(slots=True)
@@ -16,6 +17,10 @@ class _Entry:
     errors: list[FileError] = field(default_factory=list[FileError])
     reason: str | None = None
     part: bool = False
+    kept: list[KnownItem] = field(default_factory=list[KnownItem])
+    units: dict[bytes, tuple[ContextItem | KnownItem, ...]] = field(
+        default_factory=dict[bytes, "tuple[ContextItem | KnownItem, ...]"]
+    )
 
 
 @dataclass(slots=True)
@@ -28,10 +33,20 @@ class BatchBuilder:
         """Account for a file even if nothing comes of it."""
         self.entries.setdefault(found.shown, _Entry(found))
 
-    def add(self, found: FoundFile, *items: ContextItem) -> None:
-        """Record items of a file."""
+    def add(self, found: FoundFile, *items: ContextItem, unit: bytes | None = None) -> None:
+        """Record items of a file; `unit` is the digest of what says them and nothing else, if anything does."""
         self.open(found)
-        self.entries[found.shown].items.extend(items)
+        entry = self.entries[found.shown]
+        entry.items.extend(items)
+        if unit is not None and not any(_is_unscoped(item) for item in items):
+            entry.units[unit] = items
+
+    def keep(self, found: FoundFile, unit: bytes, known: tuple[KnownItem, ...]) -> None:
+        """Record that a unit of a file says what is stored already."""
+        self.open(found)
+        entry = self.entries[found.shown]
+        entry.kept.extend(known)
+        entry.units[unit] = known
 
     def fail(self, found: FoundFile, *errors: FileError) -> None:
         """Record errors of a file."""
@@ -60,11 +75,13 @@ class BatchBuilder:
             items=tuple(item for entry in entries for item in entry.items),
             errors=tuple(error for entry in entries for error in (*entry.errors, *_unscoped(entry))),
             files=tuple(_account(entry) for entry in entries),
+            kept=tuple(known for entry in entries for known in entry.kept),
+            units={unit: said for entry in entries for unit, said in entry.units.items()},
         )
 
 
 def _account(entry: _Entry) -> SourceFile:
-    if entry.items or entry.part:
+    if entry.items or entry.kept or entry.part:
         status = FileStatus.LOADED
     elif entry.errors:
         status = FileStatus.FAILED
@@ -75,7 +92,7 @@ def _account(entry: _Entry) -> SourceFile:
     return SourceFile(
         path=entry.found.shown,
         status=status,
-        items=len(entry.items),
+        items=len(entry.items) + len(entry.kept),
         bytes=entry.found.size_bytes,
         reason=reason,
     )

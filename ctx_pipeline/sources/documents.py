@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import PurePosixPath
 
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ctx_pipeline.contracts import ContextItem, FileCode, FileError, ItemKind
 from ctx_pipeline.sources.base import SourceBatch
 from ctx_pipeline.sources.batch import BatchBuilder
-from ctx_pipeline.sources.files import FoundFile, decode, read_bytes, read_text, suffix_of
+from ctx_pipeline.sources.files import FoundFile, HeldContent, decode, read_bytes, read_text, suffix_of
 from ctx_pipeline.sources.front_matter import FrontMatter, split_front_matter
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.pages import HTML_SUFFIXES, MHTML_SUFFIXES, page_drafts, read_html_file, version_of
@@ -49,25 +49,47 @@ class Document:
 def read_documents(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
     """Turn each text, page and PDF into items `document:<source>/<path>#<n>`, n from 1."""
     batch = BatchBuilder()
-    drafts: list[tuple[Draft, ...]] = []
+    parsed: list[tuple[tuple[Draft, ...], bytes | None]] = []
+    chunks: dict[str, int] = {}
     for found in files:
         reader = _READERS.get(suffix_of(found))
         if reader is None:
             batch.skip(found, f"suffix {suffix_of(found)!r} is not a text document")
             continue
         batch.open(found)
-        document, errors = reader(found, origin.limit_bytes)
+        content = read_bytes(found, origin.limit_bytes)
+        if isinstance(content, FileError):
+            batch.fail(found, content)
+            continue
+        unit = origin.units.digest(found.shown, content)
+        known = origin.units.known(unit)
+        if known is not None:
+            batch.keep(found, unit, known)
+            chunks[found.name] = len(known)
+            continue
+        drafts, errors = reader(replace(found, content=HeldContent(content)), origin.limit_bytes)
         batch.fail(found, *errors)
-        if not document and not errors and suffix_of(found) == PDF_SUFFIX:
+        if not drafts and not errors and suffix_of(found) == PDF_SUFFIX:
             batch.skip(found, "has no text: pages that are pictures have to go through text recognition first")
-        drafts.append(document)
-    chunks = {document[0].found.name: len(document) for document in drafts if document}
-    for document in drafts:
-        for number, draft in enumerate(document):
-            replaced = draft.fields.supersedes or ()
-            named = _superseded(replaced, chunks, origin) if number == 0 else replaced
-            batch.add(draft.found, _item(draft, origin, named))
+        chunks[found.name] = len(drafts)
+        parsed.append((drafts, None if errors else unit))
+    for drafts, unit in parsed:
+        _add(batch, drafts, unit, chunks, origin)
     return batch.build()
+
+
+def _add(
+    batch: BatchBuilder, drafts: tuple[Draft, ...], unit: bytes | None, chunks: dict[str, int], origin: Origin
+) -> None:
+    """Add the chunks of one document; one that replaces others names their chunks, which its own file does not."""
+    if not drafts:
+        return
+    replaced = drafts[0].fields.supersedes or ()
+    items = [
+        _item(draft, origin, _superseded(replaced, chunks, origin) if number == 0 else replaced)
+        for number, draft in enumerate(drafts)
+    ]
+    batch.add(drafts[0].found, *items, unit=None if replaced else unit)
 
 
 def _text_drafts(found: FoundFile, limit_bytes: int) -> Drafts:

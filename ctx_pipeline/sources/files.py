@@ -30,6 +30,17 @@ class Content(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class HeldContent:
+    """The bytes of a file that have been read already."""
+
+    content: bytes
+
+    def read(self, limit_bytes: int) -> bytes:
+        """Return the first `limit_bytes` bytes, or all if there are fewer."""
+        return self.content[:limit_bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class FoundFile:
     """A regular file of a source."""
 

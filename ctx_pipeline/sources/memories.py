@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, cast
 
@@ -29,6 +31,7 @@ from ctx_pipeline.sources.records import (
     record_error,
     scope_of,
 )
+from ctx_pipeline.sources.units import KnownItem
 from ctx_pipeline.text import short_hash
 
 MEMORY_SUFFIXES = (".jsonl", ".ndjson")
@@ -61,8 +64,32 @@ class _Memory:
     fields: MemoryFields
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line, and what it says: what is stored already, a memory, or why it is none."""
+
+    found: FoundFile
+    number: int
+    content: bytes
+    unit: bytes
+    said: KnownItem | _Memory | FileError
+
+    def key(self, origin: Origin) -> tuple[str, str] | None:
+        """Tenant and item id; None for a line that says nothing."""
+        if isinstance(self.said, KnownItem):
+            return self.said.key
+        if isinstance(self.said, FileError):
+            return None
+        tenant, name, _ = _key(self.said, origin)
+        return tenant or "", origin.item_id(ItemKind.MEMORY.value, name)
+
+
 _Key = tuple[str | None, str, str | None]
 """Tenant, id and declared version: what one memory is known by."""
+
+
+def _key(memory: _Memory, origin: Origin) -> _Key:
+    return memory.fields.tenant or origin.scope.tenant, memory.fields.id, memory.fields.version
 
 
 def read_memories(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
@@ -72,7 +99,7 @@ def read_memories(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
     version is a new version; another text without version replaces the earlier line, which is reported.
     """
     batch = BatchBuilder()
-    kept: dict[_Key, _Memory] = {}
+    lines: list[_Line] = []
     for found in files:
         if suffix_of(found) not in MEMORY_SUFFIXES:
             batch.skip(found, f"suffix {suffix_of(found)!r} is not JSON lines")
@@ -83,14 +110,37 @@ def read_memories(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
             batch.fail(found, content)
             continue
         for number, line in lines_of(content):
-            memory = _parse(found, number, line)
-            if isinstance(memory, FileError):
-                batch.fail(found, memory)
-            else:
-                _keep(memory, kept, origin, batch)
-    for memory in kept.values():
-        batch.add(memory.found, _item(memory, origin))
+            lines.append(_read_line(found, number, line, origin))
+    _settle(lines, batch, origin)
     return batch.build()
+
+
+def _read_line(found: FoundFile, number: int, line: bytes, origin: Origin) -> _Line:
+    unit = origin.units.digest(found.shown, line)
+    known = origin.units.known(unit)
+    return _Line(found, number, line, unit, _parse(found, number, line) if known is None else known[0])
+
+
+def _settle(lines: Sequence[_Line], batch: BatchBuilder, origin: Origin) -> None:
+    """Add what the lines say together: an id that is given once says by itself what it says."""
+    given = Counter(line.key(origin) for line in lines)
+    kept: dict[_Key, _Memory] = {}
+    alone: dict[_Key, bytes] = {}
+    for line in lines:
+        said = line.said
+        once = given[line.key(origin)] == 1
+        if isinstance(said, KnownItem) and once:
+            batch.keep(line.found, line.unit, (said,))
+            continue
+        memory = _parse(line.found, line.number, line.content) if isinstance(said, KnownItem) else said
+        if isinstance(memory, FileError):
+            batch.fail(line.found, memory)
+            continue
+        _keep(memory, kept, origin, batch)
+        if once:
+            alone[_key(memory, origin)] = line.unit
+    for key, memory in kept.items():
+        batch.add(memory.found, _item(memory, origin), unit=alone.get(key))
 
 
 def _parse(found: FoundFile, number: int, line: bytes) -> _Memory | FileError:
@@ -115,7 +165,7 @@ def _parse(found: FoundFile, number: int, line: bytes) -> _Memory | FileError:
 
 def _keep(memory: _Memory, kept: dict[_Key, _Memory], origin: Origin, batch: BatchBuilder) -> None:
     fields = memory.fields
-    key = (fields.tenant or origin.scope.tenant, fields.id, fields.version)
+    key = _key(memory, origin)
     earlier = kept.get(key)
     if earlier is None:
         kept[key] = memory

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ctx_pipeline.config import DEFAULT_AUTHORITY, SourceConfig
 from ctx_pipeline.contracts import TRUST_RANK, Scope, SourceKind, Trust
+from ctx_pipeline.sources.units import Units
 
 DEFAULT_TRUST: dict[SourceKind, Trust] = {
     SourceKind.INSTRUCTIONS: Trust.SYSTEM_TRUSTED,
@@ -35,11 +36,14 @@ class Origin:
         default_factory=dict[tuple[str | None, tuple[str, ...], tuple[str, ...]], Scope], compare=False, repr=False
     )
     """Scopes that records have asked for, each built once."""
+    units: Units = field(default_factory=Units, compare=False, repr=False)
+    """What is stored as it was read last; empty: everything is parsed."""
 
     @classmethod
-    def of(cls, source: SourceConfig, *, tenant: str | None) -> Origin:
+    def of(cls, source: SourceConfig, *, tenant: str | None, units: Units | None = None) -> Origin:
         """Resolve a source's defaults against the ladder and the project's tenant."""
         return cls(
+            units=units or Units(),
             source=source,
             authority=DEFAULT_AUTHORITY[source.kind] if source.authority is None else source.authority,
             trust=source.trust or DEFAULT_TRUST.get(source.kind, Trust.RETRIEVED_INTERNAL),
