@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ctx_pipeline.assets.definition_check import definition_check_results, definition_check_specs
 from ctx_pipeline.assets.metadata import (
     SAMPLE_ROWS,
     errors_table,
@@ -49,7 +50,8 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         freshness_policy=None if source.freshness is None else freshness_policy(source.freshness),
         automation_condition=stays_fresh(bootstrap=True),
         check_specs=[
-            dg.AssetCheckSpec(CHECK, asset=key, description="Every file of the source was read without an error.")
+            dg.AssetCheckSpec(CHECK, asset=key, description="Every file of the source was read without an error."),
+            *definition_check_specs(source, key),
         ],
         pool=STORE_POOL,
         tags={"ctx/when_to_load": source.when_to_load.value} if source.when_to_load else None,
@@ -63,13 +65,14 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             session.sources.append(report)
             observed = pipeline.ledger.sources()[source.name]
             sample = _sample(pipeline, source.name)
+            checks = [_check(report), *definition_check_results(source, pipeline)]
         if report.errors:
             message = f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
             dg.AssetExecutionContext.get().log.warning(message)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
             metadata=_metadata(report, sample),
-            check_results=[_check(report)],
+            check_results=checks,
         )
 
     return read_source

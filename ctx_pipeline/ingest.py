@@ -66,10 +66,7 @@ def refresh(source: SourceConfig, batch: SourceBatch, store: Store, ledger: Ledg
     next refresh. One writer at a time; readers are never blocked.
     """
     with store.writer():
-        stored = _stored_versions(store, source.name)
-        patches = fold(ledger.overlay_since(0))
-        failed = _failed_items(store, source, batch, stored)
-        changes = plan_changes(source, batch, stored, patches, failed, _facts_reader(store, source.name), now)
+        changes = plan(source, batch, store, fold(ledger.overlay_since(0)), now)
         rows = _rows(changes.new, ledger, store.max_seq(), now)
         if rows:
             store.append(rows)
@@ -87,6 +84,15 @@ def refresh(source: SourceConfig, batch: SourceBatch, store: Store, ledger: Ledg
         files=batch.files,
         errors=(*batch.errors, *changes.errors),
     )
+
+
+def plan(
+    source: SourceConfig, batch: SourceBatch, store: Store, patches: dict[ItemKey, Patch], now: datetime
+) -> Changes:
+    """Return what a refresh with this batch would write now. Writes nothing."""
+    stored = _stored_versions(store, source.name)
+    failed = _failed_items(store, source, batch, stored)
+    return plan_changes(source, batch, stored, patches, failed, _facts_reader(store, source.name), now)
 
 
 def plan_changes(
@@ -127,6 +133,7 @@ def plan_changes(
         for withdrawn in ((*key, None), (*key, named.version)):
             if _is_retired(patches, withdrawn) and withdrawn not in restored:
                 restored.append(withdrawn)
+    restored.extend(key for key in _current_again(seen, stored, patches) if key not in restored)
     withdrawn_keys = _withdrawn(stored, seen, patches, kept, now)
     if not batch.items and withdrawn_keys:
         message = "the source has no items any more; nothing was retired. Check its path, or remove it from ctx.toml"
@@ -257,6 +264,21 @@ def _taken_back(
         and not any(other is not None and number is not None and other >= number for other in begun)
         and not _is_retired(patches, (*key, version))
     ]
+
+
+def _current_again(
+    seen: dict[Key, list[ContextItem]], stored: dict[Key, list[Stored]], patches: dict[ItemKey, Patch]
+) -> list[ItemKey]:
+    """Return versions that the overlay counts as replaced by later ones that the source does not have any more."""
+    found: list[ItemKey] = []
+    for key, items in seen.items():
+        version = items[chain_order([(item, at) for at, item in enumerate(items)])[-1]].version
+        patch = patches.get((*key, version))
+        if patch is not None and patch.superseded_at is not None:
+            numbers = {entry.version: entry.seq for entry in stored.get(key, ())}
+            if any(number > numbers.get(version, 0) for number in numbers.values()):
+                found.append((*key, version))
+    return found
 
 
 def _is_retired(patches: dict[ItemKey, Patch], key: ItemKey) -> bool:

@@ -6,6 +6,7 @@ Every method can be called alone, in any process, in the order of the graph; eac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
     from ctx_pipeline.index.embedder import Embedder
     from ctx_pipeline.index.store import Store
     from ctx_pipeline.ledger import Ledger
+    from ctx_pipeline.sources import SourceBatch
 
 LOADED_ALWAYS = frozenset({SourceKind.INSTRUCTIONS})
 """Kinds that go into every pack unless `when_to_load` says otherwise."""
+
+READ_AS_WRITER = frozenset({SourceKind.SEMANTIC_REGISTRY})
+"""Kinds whose files are read and stored in one step, because publishing replaces both."""
 
 SAMPLE_ROWS = 5
 QUOTING_COLUMNS = frozenset({"title", "full", "compact", "pointer"})
@@ -143,17 +148,23 @@ class Pipeline:
 
     def refresh_source(self, name: str) -> SourceReport:
         """Read a source and store what changed."""
-        from ctx_pipeline.ingest import fingerprint, refresh
-        from ctx_pipeline.ledger import SourceObservation
         from ctx_pipeline.sources import read_source
 
         source = self.source(name)
+        # What is published between the reading and the storing would be taken back by what was read before.
+        with self.store.writer() if source.kind in READ_AS_WRITER else nullcontext():
+            return self.store_batch(source, read_source(source, self.home, tenant=self.config.project.tenant))
+
+    def store_batch(self, source: SourceConfig, batch: SourceBatch) -> SourceReport:
+        """Store what changed in a source that has been read."""
+        from ctx_pipeline.ingest import fingerprint, refresh
+        from ctx_pipeline.ledger import SourceObservation
+
         now = self.clock()
-        batch = read_source(source, self.home, tenant=self.config.project.tenant)
         report = refresh(source, batch, self.store, self.ledger, now)
         self.ledger.record_source(
             SourceObservation(
-                name=name,
+                name=source.name,
                 kind=source.kind.value,
                 observed_at=now,
                 fingerprint=fingerprint(batch),

@@ -164,7 +164,7 @@ def _supersede_chains(rows: Sequence[Row], columns: StateColumns) -> None:
         if at == len(rows) or rows[at].chain != rows[first].chain:
             if at - first > 1:
                 for older in range(first, at - 1):
-                    columns.tied[older] = _is_tie(rows[older], rows[older + 1])
+                    columns.tied[older] = is_tie(rows[older].item, rows[older + 1].item)
                 supersede_chain(columns, first, at)
             first = at
 
@@ -214,14 +214,14 @@ def _narrow_retired(
         columns.scope[at] = numbers[narrowed]
 
 
-def _is_tie(older: Row, newer: Row) -> bool:
+def is_tie(older: ContextItem, newer: ContextItem) -> bool:
     """Two declared versions that compare equal (`2` and `v2.0`) conflict; neither replaces the other by chance."""
-    first, second = declared_version(older.item.version), declared_version(newer.item.version)
-    if first is None or second is None or "+" in older.item.version + newer.item.version:
+    first, second = declared_version(older.version), declared_version(newer.version)
+    if first is None or second is None or "+" in older.version + newer.version:
         return False
     width = max(len(first), len(second))
     padded = [version + (0,) * (width - len(version)) for version in (first, second)]
-    return padded[0] == padded[1] and older.item.valid_from == newer.item.valid_from
+    return padded[0] == padded[1] and older.valid_from == newer.valid_from
 
 
 def _replace_named(rows: Sequence[Row], columns: StateColumns, own: Sequence[ScopeLabel]) -> None:
