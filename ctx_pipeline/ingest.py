@@ -251,17 +251,21 @@ def _withdrawn(
 def _taken_back(
     key: Key, versions: Sequence[Stored], present: Sequence[ContextItem], patches: dict[ItemKey, Patch], now: datetime
 ) -> list[ItemKey]:
-    """Return declared versions that the source dropped although none that it has, and that has begun, follows them."""
+    """Return declared versions that the source dropped although none that it has, and that has begun, follows them.
+
+    Where all that it has is still to begin, the version before stays until then.
+    """
     stored = {entry.version: declared_version(entry.version) for entry in versions}
     begun = [declared_version(item.version) for item in present if item.valid_from is None or item.valid_from <= now]
-    if any(number is None for number in (*stored.values(), *(declared_version(item.version) for item in present))):
+    every = [declared_version(item.version) for item in present]
+    if any(number is None for number in (*stored.values(), *every)):
         return []
     has = {item.version for item in present}
     return [
         (*key, version)
         for version, number in stored.items()
         if version not in has
-        and not any(other is not None and number is not None and other >= number for other in begun)
+        and not any(other is not None and number is not None and other >= number for other in begun or every)
         and not _is_retired(patches, (*key, version))
     ]
 

@@ -128,14 +128,13 @@ def _place(file: DefinitionFile, source: SourceConfig, home: Path, places: dict[
         name = _name_in(file.path, base, {found.name for found in places.values()})
     path = Path(os.path.normpath(base / name))
     known = next((found for place, found in places.items() if place == path), None)
-    if known is not None:
-        # A link is followed to the file it means, which `locate` has found to lie in the registry.
-        return known.path.resolve(), known.name
+    if known is not None and not known.path.is_symlink():
+        return known.path, known.name
     if not _may_be_new(name, path, base, whole):
         raise InvalidRequest(
             "the registry would not read a file of this name",
             where=f"{source.path}: {name}",
-            fix="give it a relative name that ends in .yaml, .yml or .json, without hidden folders and ..",
+            fix="name a file, not a link, that ends in .yaml, .yml or .json, without hidden folders and ..",
             code="not_in_registry",
         )
     return path, name
@@ -173,7 +172,8 @@ def _may_be_new(name: str, path: Path, base: Path, whole: Path) -> bool:
     """Say whether the registry would read a new file of this name."""
     pure = PurePosixPath(name)
     plain = not pure.is_absolute() and "\0" not in name and not any(part.startswith(".") for part in pure.parts)
-    if not plain or path.suffix.lower() not in REGISTRY_SUFFIXES:
+    # What a link means is read under its own name as well: that is the file to publish.
+    if not plain or path.is_symlink() or path.suffix.lower() not in REGISTRY_SUFFIXES:
         return False
     if not path.resolve().is_relative_to(base.resolve()) or (path.exists() and not path.is_file()):
         return False

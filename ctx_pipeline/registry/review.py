@@ -61,7 +61,7 @@ def choose_registry(config: ProjectConfig, name: str | None) -> SourceConfig:
         if registries:
             message = "there is more than one semantic registry"
             raise ConfigError(
-                message, where="ctx.toml", fix=f"name one with --source: {names}", code="registry_not_named"
+                message, where="ctx.toml", fix=f"name one with --source: {names}", code="several_registries"
             )
         message = "no source is a semantic registry"
         raise ConfigError(
