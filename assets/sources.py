@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ctx_pipeline.assets.definition_check import definition_check_results, definition_check_specs
 from ctx_pipeline.assets.metadata import (
     SAMPLE_ROWS,
     errors_table,
@@ -60,6 +61,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
                     f"served until somebody confirms it: `ctx retire --source {source.name}`."
                 ),
             ),
+            *definition_check_specs(source, key),
         ],
         pool=STORE_POOL,
         tags={"ctx/when_to_load": source.when_to_load.value} if source.when_to_load else None,
@@ -73,13 +75,14 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             session.sources.append(report)
             observed = pipeline.ledger.sources()[source.name]
             sample = _sample(pipeline, source.name)
+            checks = [_check(report), *definition_check_results(source, pipeline)]
         if report.errors:
             message = f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
             dg.AssetExecutionContext.get().log.warning(message)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
             metadata=_metadata(report, sample),
-            check_results=[_check(report), _vanished(report)],
+            check_results=[*checks, _vanished(report)],
         )
 
     return read_source

@@ -28,13 +28,15 @@ PROGRAM = "ctx"
 """What usage lines call us, however we were started."""
 DEBUG_VARIABLE = "CTX_DEBUG"
 COMMAND_ORDER = (
-    *("init", "demo", "build", "status", "retire", "assemble", "expand", "explain", "why", "why-not"),
+    *("init", "demo", "build", "status", "publish", "retire", "assemble", "expand", "explain", "why", "why-not"),
     *("replay", "diff", "items", "index", "config", "doctor", "dev"),
 )
 """As help lists them: the way through a project."""
 INTERRUPTED = 130
 """128 + SIGINT, what shells report."""
-WITHOUT_IDENTITY = frozenset({"init", "demo", "build", "status", "retire", "index", "config", "doctor", "dev"})
+WITHOUT_IDENTITY = frozenset(
+    {"init", "demo", "build", "status", "publish", "retire", "index", "config", "doctor", "dev"}
+)
 READER_GONE = 141
 """128 + SIGPIPE: what every Unix tool leaves behind when its reader closes early."""
 

@@ -139,10 +139,10 @@ def refresh(
     )
 
 
-def read_record(source: str, store: Store, ledger: Ledger) -> Record:
-    """Return what is known of a source, one that `ctx.toml` no longer names too."""
-    at = (store.max_seq(), ledger.overlay_sequence())
-    entries = ledger.overlay_since(0)
+def read_record(source: str, store: Store, ledger: Ledger | None) -> Record:
+    """Return what is known of a source, one that `ctx.toml` no longer names too; `ledger` None: there is none yet."""
+    at = (store.max_seq(), 0 if ledger is None else ledger.overlay_sequence())
+    entries = () if ledger is None else ledger.overlay_since(0)
     return Record(_stored_versions(store, source), fold(entries), held_by_people(entries), at)
 
 
@@ -231,6 +231,7 @@ def plan_changes(
         else:
             new.append(named)
         restored.extend(_back_again(record, key, named.version, restored))
+    restored.extend(key for key in _current_again(seen, record) if key not in restored)
     unread = not batch.count and bool(batch.errors)
     withdrawn = _withdrawn(record, seen, frozenset() if unread else kept, now)
     withheld: tuple[ItemKey, ...] = ()
@@ -440,22 +441,35 @@ def _taken_back(
 ) -> list[ItemKey]:
     """Return declared versions that the source dropped although none that it has, and that has begun, follows them.
 
-    Where nothing that it has has begun, what was dropped counts until then.
+    Where all that it has is still to begin, the version before stays until then.
     """
     stored = {entry.version: declared_version(entry.version) for entry in versions}
-    if any(number is None for number in (*stored.values(), *(declared_version(said.version) for said in present))):
+    every = [declared_version(said.version) for said in present]
+    if any(number is None for number in (*stored.values(), *every)):
         return []
     begun = [declared_version(said.version) for said in present if said.valid_from <= micros(now)]
-    if not begun:
-        return []
     has = {said.version for said in present}
     return [
         (*key, version)
         for version, number in stored.items()
         if version not in has
-        and not any(other is not None and number is not None and other >= number for other in begun)
+        and not any(other is not None and number is not None and other >= number for other in begun or every)
         and not _is_retired(patches, (*key, version))
     ]
+
+
+def _current_again(seen: Mapping[Key, Sequence[Said]], record: Record) -> list[ItemKey]:
+    """Return versions that the overlay counts as replaced by later ones that the source does not have any more."""
+    found: list[ItemKey] = []
+    for key, said in seen.items():
+        order = chain_order([(each.version, each.valid_from, at) for at, each in enumerate(said)])
+        version = said[order[-1]].version
+        patch = record.patches.get((*key, version))
+        if patch is not None and patch.superseded_at is not None:
+            numbers = {entry.version: entry.seq for entry in record.stored.get(key, ())}
+            if any(number > numbers.get(version, 0) for number in numbers.values()):
+                found.append((*key, version))
+    return found
 
 
 def _is_retired(patches: dict[ItemKey, Patch], key: ItemKey) -> bool:

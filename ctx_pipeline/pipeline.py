@@ -6,6 +6,7 @@ Every method can be called alone, in any process, in the order of the graph; eac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 LOADED_ALWAYS = frozenset({SourceKind.INSTRUCTIONS})
 """Kinds that go into every pack unless `when_to_load` says otherwise."""
+
+READ_AS_WRITER = frozenset({SourceKind.SEMANTIC_REGISTRY})
+"""Kinds whose files are read and stored in one step, because publishing replaces both."""
 
 SAMPLE_ROWS = 5
 QUOTING_COLUMNS = frozenset({"title", "full", "compact", "pointer"})
@@ -165,21 +169,23 @@ class Pipeline:
 
         source, tenant = self.source(name), self.config.project.tenant
         now = self.clock()
-        record = read_record(name, self.store, self.ledger)
         file = UnitFile(self.layout.derived, source, tenant=tenant)
-        if batch is None:
-            units = file.load(lambda known: still_stored(known, record))
-            batch = read_source(source, self.home, tenant=tenant, units=units)
-        report = refresh(
-            source,
-            batch,
-            self.store,
-            self.ledger,
-            now,
-            confirmed_by=confirmed_by,
-            record=record,
-            remember=file.save,
-        )
+        # What is published between the reading and the storing would be taken back by what was read before.
+        with self.store.writer() if source.kind in READ_AS_WRITER else nullcontext():
+            record = read_record(name, self.store, self.ledger)
+            if batch is None:
+                units = file.load(lambda known: still_stored(known, record))
+                batch = read_source(source, self.home, tenant=tenant, units=units)
+            report = refresh(
+                source,
+                batch,
+                self.store,
+                self.ledger,
+                now,
+                confirmed_by=confirmed_by,
+                record=record,
+                remember=file.save,
+            )
         self.ledger.record_source(
             SourceObservation(
                 name=name,

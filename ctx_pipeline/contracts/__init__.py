@@ -35,6 +35,14 @@ from ctx_pipeline.contracts.pack import (
 )
 from ctx_pipeline.contracts.policy import ContextPolicy, RankWeights
 from ctx_pipeline.contracts.profile import ModelProfile
+from ctx_pipeline.contracts.publish import (
+    DefinitionChange,
+    DefinitionCode,
+    DefinitionExposure,
+    DefinitionFinding,
+    PublishedFile,
+    PublishReport,
+)
 from ctx_pipeline.contracts.report import (
     BuildReport,
     FileError,
@@ -72,6 +80,10 @@ __all__ = [
     "ContextRequest",
     "ContextSnapshot",
     "Contract",
+    "DefinitionChange",
+    "DefinitionCode",
+    "DefinitionExposure",
+    "DefinitionFinding",
     "DiffEntry",
     "Exclusion",
     "FileCode",
@@ -95,6 +107,8 @@ __all__ = [
     "PackWarning",
     "PrefixInfo",
     "Provenance",
+    "PublishReport",
+    "PublishedFile",
     "RankWeights",
     "Rendition",
     "RetireReport",

@@ -20,6 +20,7 @@ PUBLISHED: tuple[type[Contract], ...] = (
     contracts.ContextSnapshot,
     contracts.LifecycleEvent,
     contracts.ModelProfile,
+    contracts.PublishReport,
     contracts.RetireReport,
     contracts.SnapshotDiff,
     contracts.ToolContextItem,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, Sensitivity, Trust
+from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Sensitivity, Trust
 from ctx_pipeline.index.catalogue import References, Row, declared_version
 from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
 from ctx_pipeline.security.visibility import (
@@ -139,7 +139,7 @@ def _supersede_chains(rows: Sequence[Row], columns: StateColumns) -> None:
         if at == len(rows) or rows[at].chain != rows[first].chain:
             if at - first > 1:
                 for older in range(first, at - 1):
-                    columns.tied[older] = _is_tie(rows[older], rows[older + 1])
+                    columns.tied[older] = is_tie(rows[older], rows[older + 1])
                 supersede_chain(columns, first, at)
             first = at
 
@@ -189,7 +189,7 @@ def _narrow_retired(
         columns.scope[at] = numbers[narrowed]
 
 
-def _is_tie(older: Row, newer: Row) -> bool:
+def is_tie(older: Row | ContextItem, newer: Row | ContextItem) -> bool:
     """Two declared versions that compare equal (`2` and `v2.0`) conflict; neither replaces the other by chance."""
     first, second = declared_version(older.version), declared_version(newer.version)
     if first is None or second is None or "+" in older.version + newer.version:

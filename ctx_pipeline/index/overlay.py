@@ -75,6 +75,8 @@ class Patch:
     state: int | None = None
     retired_at: int | None = None
     superseded_at: int | None = None
+    is_current_again: bool = False
+    """A version that something was to replace is in force again: what was said of its replacement before is void."""
     revoked_principals: list[str] = field(default_factory=list[str])
     revoked_groups: list[str] = field(default_factory=list[str])
 
@@ -113,6 +115,9 @@ def _add(patch: Patch, entry: Entry) -> None:
             patch.retired_at = micros(entry.effective_at)
         case "restored":
             patch.retired_at = NEVER
+            if entry.version is not None:
+                patch.superseded_at = None
+                patch.is_current_again = True
         case "superseded":
             at = micros(entry.effective_at)
             patch.superseded_at = at if patch.superseded_at is None else min(at, patch.superseded_at)
@@ -165,6 +170,9 @@ def apply_patch(columns: StateColumns, labels: list[ScopeLabel], rows: np.ndarra
         columns.state[rows[alive]] = patch.state
     if patch.retired_at is not None:
         columns.retired_at[rows] = patch.retired_at
+    if patch.is_current_again:
+        columns.replaced_at[rows] = NEVER
+        columns.known_replaced_at[rows] = NEVER
     if patch.superseded_at is not None:
         columns.replaced_at[rows] = np.minimum(columns.replaced_at[rows], patch.superseded_at)
         columns.known_replaced_at[rows] = np.minimum(columns.known_replaced_at[rows], patch.superseded_at)

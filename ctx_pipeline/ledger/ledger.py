@@ -216,6 +216,10 @@ class Ledger:
         """Return how often an item (or one version) was shown, left out and cited, and where it was shown last."""
         return self._snapshots.exposure(tenant, item_id, version=version, limit=limit)
 
+    def audience(self, tenant: str, item_id: str, version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the principals and the agents that were ever shown an item version, each in order."""
+        return self._snapshots.audience(tenant, item_id, version)
+
     def exposures(self) -> tuple[tuple[str, str, str, int, int, int], ...]:
         """Return (tenant, item, version, shown, left out, cited) of every item version that was ever a candidate."""
         return self._snapshots.exposures()

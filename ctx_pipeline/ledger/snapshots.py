@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sqlalchemy import Select, and_, case, delete, func, insert, select
+from sqlalchemy import JSON, Select, and_, case, delete, func, insert, select, type_coerce
+from sqlalchemy import cast as sql_cast
 from sqlalchemy.engine import Connection, RowMapping
 
 from ctx_pipeline.errors import Conflict, Corrupt, CtxError, InvalidRequest, Unavailable
@@ -154,6 +155,21 @@ class SnapshotStore:
             ids = tuple(row[0] for row in connection.execute(_last_selecting(matches, limit)))
             cited = connection.execute(select(func.count()).select_from(USED).where(used)).scalar_one()
         return Exposure(selected=counts.get(True, 0), excluded=counts.get(False, 0), used=cited, snapshot_ids=ids)
+
+    def audience(self, tenant: str, item_id: str, version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return who was shown an item version."""
+        self.queue.settle()
+        table = SNAPSHOT_ITEMS.c
+        shown = and_(table.tenant == tenant, table.item_id == item_id, table.version == version, table.selected)
+        sequences = select(table.snapshot_sequence).where(shown)
+        with self._database.read() as connection:
+            as_json = type_coerce if connection.dialect.name == "sqlite" else sql_cast
+            agent = as_json(SNAPSHOTS.c.snapshot_json, JSON)["agent_id"].as_string()
+            rows = connection.execute(
+                select(SNAPSHOTS.c.principal, agent).where(SNAPSHOTS.c.sequence.in_(sequences)).distinct()
+            ).all()
+        agents = {str(row[1]) for row in rows if row[1] is not None}
+        return tuple(sorted({str(row[0]) for row in rows})), tuple(sorted(agents))
 
     # --- blobs apart from snapshots
 

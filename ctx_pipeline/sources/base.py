@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ctx_pipeline.config import SourceConfig
-from ctx_pipeline.contracts import ContextItem, FileError, SourceFile, SourceKind
+from ctx_pipeline.contracts import ContextItem, FileCode, FileError, SourceFile, SourceKind
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.sources.origin import Origin
@@ -43,7 +43,14 @@ Reader = Callable[[Origin, Path], SourceBatch]
 """Finds and reads what a source holds that is not a folder of files; paths start in the project's home."""
 
 
-def read_source(source: SourceConfig, home: Path, *, tenant: str | None, units: Units | None = None) -> SourceBatch:
+def read_source(
+    source: SourceConfig,
+    home: Path,
+    *,
+    tenant: str | None,
+    units: Units | None = None,
+    replaced: Sequence[FoundFile] = (),
+) -> SourceBatch:
     """Read every file of `source` and return its items in a stable order.
 
     A file that cannot be read or understood is an entry of `errors`, never an exception, and the other files are
@@ -54,6 +61,7 @@ def read_source(source: SourceConfig, home: Path, *, tenant: str | None, units: 
         home: Folder of `ctx.toml`; relative paths start there.
         tenant: The project's tenant, for records and sources that name none.
         units: What is stored as it was read last. None: everything is parsed.
+        replaced: Files to read in the place of those of the same path, or beside them.
 
     Raises:
         ConfigError: there is no adapter for the source's kind, or the source names no path.
@@ -74,7 +82,7 @@ def read_source(source: SourceConfig, home: Path, *, tenant: str | None, units: 
     addressed = source.kind is SourceKind.WEB and source.url is not None
     if not source.path and not addressed:
         raise ConfigError("the source has no path", where=where, fix="set path to a file, a folder or a glob")
-    found = _locate(source, home)
+    found = _with(_locate(source, home), replaced)
     adapter: Adapter = _load(ADAPTERS[source.kind])
     batch = adapter(found.files, origin)
     return replace(
@@ -92,6 +100,14 @@ def _locate(source: SourceConfig, home: Path) -> Located:
     from ctx_pipeline.sources.remote import locate_remote
 
     return locate_remote(source, home)
+
+
+def _with(located: Located, replaced: Sequence[FoundFile]) -> Located:
+    if not replaced:
+        return located
+    files = {file.shown: file for file in located.files} | {file.shown: file for file in replaced}
+    errors = tuple(error for error in located.errors if error.code is not FileCode.MISSING)
+    return Located(tuple(files.values()), located.skipped, errors)
 
 
 READERS: dict[SourceKind, str] = {

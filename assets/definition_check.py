@@ -1,0 +1,68 @@
+"""The check of a semantic registry's definitions that the graph shows: counts, codes and places, never content."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ctx_pipeline.assets.metadata import markdown_table
+from ctx_pipeline.contracts import SourceKind
+
+if TYPE_CHECKING:
+    from ctx_pipeline.config import SourceConfig
+    from ctx_pipeline.contracts import DefinitionFinding
+    from ctx_pipeline.pipeline import Pipeline
+
+CHECK = "definitions_are_valid"
+
+
+def definition_check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """Return the check of a semantic registry; nothing for another kind of source."""
+    if source.kind is not SourceKind.SEMANTIC_REGISTRY:
+        return []
+    description = (
+        "Names are unique, expressions parse, tables and columns exist, versions rise. Reading refuses a changed "
+        "definition under an old version by itself, so this check blocks nothing."
+    )
+    return [dg.AssetCheckSpec(CHECK, asset=key, description=description)]
+
+
+def definition_check_results(source: SourceConfig, pipeline: Pipeline) -> list[dg.AssetCheckResult]:
+    """Check a semantic registry that has been read."""
+    if source.kind is not SourceKind.SEMANTIC_REGISTRY:
+        return []
+    from ctx_pipeline.registry.review import review
+
+    found = review(
+        pipeline.home,
+        pipeline.config,
+        source,
+        None,
+        store=pipeline.store,
+        ledger=pipeline.ledger,
+        now=pipeline.clock(),
+    )
+    errors = sum(finding.severity == "error" for finding in found.findings)
+    return [
+        dg.AssetCheckResult(
+            check_name=CHECK,
+            passed=not errors,
+            severity=dg.AssetCheckSeverity.ERROR,
+            metadata={
+                "definitions": len(found.changes),
+                "errors": errors,
+                "warnings": len(found.findings) - errors,
+                **({"findings": dg.MetadataValue.md(findings_table(found.findings))} if found.findings else {}),
+            },
+        )
+    ]
+
+
+def findings_table(findings: tuple[DefinitionFinding, ...]) -> str:
+    """Return findings as a Markdown table without their messages, which name what definitions say."""
+    rows: list[tuple[Any, ...]] = [
+        (finding.severity, finding.code.value, finding.path, finding.line)
+        for finding in sorted(findings, key=lambda finding: finding.severity)
+    ]
+    return markdown_table(("severity", "code", "file", "line"), rows)

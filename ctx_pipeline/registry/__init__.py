@@ -1,0 +1,1 @@
+"""Semantic registries before they are published: what is wrong, what would change, and whom it reaches."""
