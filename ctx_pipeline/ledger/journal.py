@@ -18,6 +18,7 @@ from ctx_pipeline.errors import Conflict, InvalidRequest, NotFound
 from ctx_pipeline.ledger.counters import draw, draw_overlay, touch_sources
 from ctx_pipeline.ledger.lifecycle import check_transition
 from ctx_pipeline.ledger.records import OVERLAY_CODES, OverlayEntry, SourceObservation, from_micros, to_micros
+from ctx_pipeline.ledger.retention import select_pruned
 from ctx_pipeline.ledger.schema import EVENTS, OVERLAY, SNAPSHOT_ITEMS, SNAPSHOTS, SOURCES, USAGE, USED, upsert
 from ctx_pipeline.text import canonical_json, repair, sha256_hex
 
@@ -271,5 +272,7 @@ def _require_snapshot(connection: Connection, snapshot_id: str) -> tuple[int, st
     query = select(SNAPSHOTS.c.sequence, SNAPSHOTS.c.tenant).where(SNAPSHOTS.c.snapshot_id == snapshot_id)
     row = connection.execute(query).first()
     if row is None:
+        if (pruned := select_pruned(connection, snapshot_id)) is not None:
+            raise pruned.error()
         raise NotFound("no such snapshot", where=f"snapshot {snapshot_id!r}", fix="use the snapshot_id of a pack")
     return row[0], row[1]

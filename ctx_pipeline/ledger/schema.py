@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from sqlalchemy import BigInteger, Boolean, Column, Integer, MetaData, Table, Text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 METADATA = MetaData()
+MAX_PARAMETERS = 500
+"""Values in one IN list; SQLite before 3.32 took 999."""
+
+Key = TypeVar("Key", str, int)
 
 
 def _key(name: str) -> Column[str]:
@@ -111,6 +118,34 @@ USAGE = Table(
     _int("reported_at"),
     _text("usage_json"),
 )
+
+
+SNAPSHOT_BLOBS = Table("snapshot_blobs", METADATA, _int("snapshot_sequence", key=True), _key("hash"))
+"""Which snapshot needs which blob; sequence 0 stands for a text that was stored by itself and is always needed."""
+
+PRUNED = Table(
+    "pruned", METADATA, _key("snapshot_id"), *(_text(name) for name in ("tenant", "principal")), _int("created_at")
+)
+
+RECALLS = Table(
+    "recalls",
+    METADATA,
+    _int("sequence", key=True),
+    *(_text(name) for name in ("tenant", "item_id", "version", "code")),
+    _int("since"),
+    _text("reason"),
+    _int("at"),
+    _text("actor"),
+    _int("snapshots"),
+    _text("snapshot_ids_json"),
+)
+"""`since` is the event that created or last restored the version: one notice of each code until it is restored."""
+
+
+def chunks(values: Iterable[Key], size: int = MAX_PARAMETERS) -> list[list[Key]]:
+    """Return the distinct values in lists of at most `size`."""
+    distinct = list(dict.fromkeys(values))
+    return [distinct[start : start + size] for start in range(0, len(distinct), size)]
 
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:

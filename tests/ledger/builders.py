@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ctx_pipeline.contracts import Lifecycle, LifecycleEvent
-from ctx_pipeline.ledger import OverlayEntry, SnapshotRecord
+from ctx_pipeline.ledger import OverlayEntry, RecallNotice, SnapshotRecord
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
 BLOBS = {f"block-{n}": f"text of block {n}, 第 {n} 块" for n in range(8)}
@@ -49,6 +49,20 @@ def overlay(item_id: str = "item-1", code: Any = "retired", **changes: Any) -> O
 def event(item_id: str = "item-1", to_state: Lifecycle = Lifecycle.CREATED, **changes: Any) -> LifecycleEvent:
     values: dict[str, Any] = {"from_state": None, "version": "v1", "reason": "built", "actor": "build"}
     return LifecycleEvent(tenant="acme", item_id=item_id, to_state=to_state, at=NOW, **(values | changes))
+
+
+def recall(item_id: str = "item-1", **changes: Any) -> RecallNotice:
+    values: dict[str, Any] = {
+        "tenant": "acme",
+        "version": "v1",
+        "code": "superseded",
+        "reason": "新版本",
+        "at": NOW,
+        "actor": "sweep",
+        "snapshots": 1,
+        "snapshot_ids": ("s1",),
+    }
+    return RecallNotice(item_id=item_id, **(values | changes))
 
 
 def processes() -> Any:
