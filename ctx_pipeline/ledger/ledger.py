@@ -17,6 +17,7 @@ from ctx_pipeline.errors import Corrupt, InvalidRequest
 from ctx_pipeline.ledger import journal, retention
 from ctx_pipeline.ledger.counters import draw
 from ctx_pipeline.ledger.database import Database
+from ctx_pipeline.ledger.lives import Life, select_life, select_lives
 from ctx_pipeline.ledger.migrations import stored_version
 from ctx_pipeline.ledger.recalls import check_recalls, insert_recalls, last_recall, select_recalls
 from ctx_pipeline.ledger.records import (
@@ -125,6 +126,16 @@ class Ledger:
         """Return the life of an item, all versions, by sequence."""
         with self._database.read() as connection:
             return journal.select_events(connection, tenant, item_id)
+
+    def life(self, tenant: str, item_id: str, version: str) -> Life:
+        """Return the states of a version since it was last created or restored; empty when the log has none."""
+        with self._database.read() as connection:
+            return select_life(connection, tenant, item_id, version)
+
+    def lives(self) -> dict[tuple[str, str, str], Life]:
+        """Return, by tenant, item and version, the lives of versions that anything happened to after `created`."""
+        with self._database.read() as connection:
+            return select_lives(connection)
 
     # --- overlay
 
