@@ -15,6 +15,7 @@ from ctx_pipeline.assets.metadata import (
     stays_fresh,
 )
 from ctx_pipeline.resources import BuildSession
+from ctx_pipeline.sources.fingerprint import source_fingerprint
 
 if TYPE_CHECKING:
     from ctx_pipeline.config import ProjectConfig, SourceConfig
@@ -25,6 +26,8 @@ GROUP = "sources"
 STORE_POOL = "ctx_store"
 """Assets that append to the item store; the store takes one writer at a time."""
 CHECK = "every_file_loaded"
+LOOK = "looked_like"
+"""Metadata: the fingerprint that the source had right before it was read."""
 
 
 def source_key(name: str) -> dg.AssetKey:
@@ -59,6 +62,8 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         session: dg.ResourceParam[BuildSession],
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
         with session.step(key.to_user_string()) as pipeline:
+            # Before reading: what changes meanwhile looks different afterwards, and is read once more.
+            look = source_fingerprint(source, pipeline.home)
             report = pipeline.refresh_source(source.name)
             session.sources.append(report)
             observed = pipeline.ledger.sources()[source.name]
@@ -68,7 +73,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             dg.AssetExecutionContext.get().log.warning(message)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
-            metadata=_metadata(report, sample),
+            metadata={**_metadata(report, sample), **({} if look is None else {LOOK: look.digest})},
             check_results=[_check(report)],
         )
 

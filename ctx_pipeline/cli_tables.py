@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from ctx_pipeline.doctor import Diagnosis
     from ctx_pipeline.inspection import ItemRow, Probe
+    from ctx_pipeline.ledger import RecallNotice
     from ctx_pipeline.status import ProjectStatus
 
 Hint = Callable[..., str]
@@ -330,6 +331,37 @@ def history_view(events: Sequence[LifecycleEvent]) -> list[Block]:
         for event in events
     ]
     return [Grid("", columns, rows)]
+
+
+def recalls_view(notices: Sequence[RecallNotice], limit: int, hint: Hint) -> list[Block]:
+    """Return recall notices, oldest first."""
+    if not notices:
+        return [Words("Nothing that your calls were shown has been recalled")]
+    columns = (
+        Column("number", right=True),
+        Column("when"),
+        Column("item", flexible=ITEM_CELLS),
+        Column("version", style="dim"),
+        Column("code", style="yellow"),
+        Column("shown in", right=True),
+        Column("newest of yours"),
+    )
+    rows = [
+        (
+            str(notice.sequence),
+            moment(notice.at),
+            notice.item_id,
+            short(notice.version),
+            notice.code,
+            number(notice.snapshots),
+            next(iter(notice.snapshot_ids), ""),
+        )
+        for notice in notices
+    ]
+    blocks: list[Block] = [Grid("Recalled", columns, rows)]
+    if len(notices) == limit:
+        blocks.append(Words(f"The first {limit}; go on with --since {notices[-1].sequence}"))
+    return [*blocks, Words(f"Next\n  {hint('items', 'history', notices[-1].item_id)}")]
 
 
 def snapshots_view(snapshots: Sequence[ContextSnapshot], hint: Hint) -> list[Block]:

@@ -35,6 +35,7 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
     from ctx_pipeline.config import ProjectConfig, load_config
     from ctx_pipeline.resources import ContextProjectResource, session_resource
     from ctx_pipeline.sensors.evictions import evictions
+    from ctx_pipeline.sensors.source_changes import source_changes
     from ctx_pipeline.sensors.superseded import superseded_versions
 
     home = home.resolve()
@@ -45,7 +46,7 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
         assets=[*source_assets(config), *stage_assets(config)],
         jobs=[build_all, assemble_context_job],
         schedules=[_nightly(build_all)],
-        sensors=[evictions, superseded_versions, _automation()],
+        sensors=[evictions, source_changes, superseded_versions, _automation()],
         resources={
             "project": ContextProjectResource(home=str(home)),
             "session": session_resource(home) if session is None else session,

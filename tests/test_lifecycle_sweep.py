@@ -234,3 +234,19 @@ def test_a_version_that_is_not_yet_valid_has_not_left(tmp_path: Path) -> None:
     home = _project(tmp_path, make_item("refunds", "refunds", valid_from=NOW + DAY, trust=Trust.USER))
     assert _sweep(home).recorded == 0
     assert _sweep(home, NOW + 2 * DAY).recorded == 0
+
+
+def test_a_caller_sees_recalls_of_what_it_may_know_of_with_its_own_snapshots(tmp_path: Path) -> None:
+    open_item, closed = make_item("refunds", "refunds 退款"), make_item("s", "退款 2", principals=("ana",), groups=())
+    home = _project(tmp_path, open_item, closed, head="[policy]\nmin_relevance = 0.0")
+    mine = _show(home)
+    bob = ANA.model_copy(update={"principal": "bob"})
+    append_overlay(home, overlay("retired", REFUNDS), overlay("retired", closed.item_id))
+    _sweep(home)
+    with open_project(home) as project:
+        seen = project.recalls(identity=ANA)
+        assert [(n.item_id, n.snapshot_ids) for n in seen] == [(REFUNDS, (mine,)), (closed.item_id, (mine,))]
+        assert project.recalls(identity=ANA, since=seen[0].sequence or 0) == seen[1:]
+        assert project.recalls(identity=ANA, limit=1) == seen[:1]
+        assert [(n.item_id, n.snapshots, n.snapshot_ids) for n in project.recalls(identity=bob)] == [(REFUNDS, 1, ())]
+        assert project.recalls(identity=ANA.model_copy(update={"tenant": "other"})) == ()
