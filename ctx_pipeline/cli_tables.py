@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from ctx_pipeline.alerts import Alert
+    from ctx_pipeline.backfill import BackfillReport
     from ctx_pipeline.config import SettingRow
     from ctx_pipeline.contracts import (
         BuildReport,
@@ -116,6 +118,46 @@ def _place(error: FileError) -> str:
     return cell(error.path) if error.line is None else f"{cell(error.path)}:{error.line}"
 
 
+def backfill_view(report: BackfillReport) -> list[Block]:
+    """Return what a build of partitions did."""
+    columns = (
+        Column("asset", style="cyan"),
+        *(Column(name, right=True) for name in ("built", "built before")),
+        Column("from"),
+        Column("to"),
+        Column("it has"),
+    )
+    rows = [
+        (
+            part.asset,
+            number(len(part.built)),
+            number(part.skipped),
+            part.built[0] if part.built else "",
+            part.built[-1] if part.built else "",
+            f"{part.first}..{part.last}",
+        )
+        for part in report.assets
+    ]
+    return [Grid("Partitions", columns, rows), Words(f"done in {report.seconds:.1f} s")]
+
+
+def alerts_grid(alerts: Sequence[Alert]) -> Grid:
+    """Return the newest failed runs."""
+    columns = (
+        Column("when"),
+        Column("job"),
+        Column("assets", flexible=TEXT_CELLS),
+        Column("error", style="yellow"),
+        Column("code"),
+        Column("run"),
+    )
+    rows = [
+        (moment(alert.at), alert.job, ", ".join(alert.assets), alert.error, alert.code, alert.run_id[:8])
+        for alert in alerts
+    ]
+    return Grid("Failed runs, newest first", columns, rows)
+
+
 def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
     """Return how fresh a project is."""
     head = f"Project {status.home}"
@@ -144,7 +186,8 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
         Column("refreshed"),
         *(Column(name, right=True) for name in ("items", "failed files", "errors")),
     )
-    return [Words(head), Grid("Sources", columns, rows)]
+    failed = [alerts_grid(status.alerts)] if status.alerts else []
+    return [Words(head), Grid("Sources", columns, rows), *failed]
 
 
 def explain_view(snapshot_id: str, traces: Sequence[ContextDecisionTrace], hint: Hint) -> list[Block]:

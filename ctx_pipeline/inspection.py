@@ -34,7 +34,7 @@ class ItemRow:
     tokens: int
     """Exact tokens of the full rendition."""
     shown: int
-    """Snapshots that showed this version, as of the last roll-up."""
+    """Snapshots that showed this version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ def _findings(pipeline: Pipeline, view: ServingView, now: int) -> tuple[list[_Fi
     """Return every version whose log is behind, in order, and the next moment at which that may change."""
     import numpy as np
 
-    reader, lives = view.reader, pipeline.ledger.lives()
+    lives = pipeline.ledger.lives()
     nobody = np.zeros(len(view.labels), np.uint8)
     codes = judge(view.state, nobody, Clock(at=now))
     verified, windows = _ages(pipeline, view, now)
@@ -173,12 +173,11 @@ def _findings(pipeline: Pipeline, view: ServingView, now: int) -> tuple[list[_Fi
         code = Exclusion.STALE if stale[row] else code_of(int(codes[row]))
         key = _key(view, row)
         is_hard = hard or code is not Exclusion.STALE
-        if code in STEPS and _steps(lives.get(key, (Lifecycle.CREATED,)), code, hard=is_hard):
+        if code is not None and code in STEPS and _steps(lives.get(key, (Lifecycle.CREATED,)), code, hard=is_hard):
             found[key] = _Finding(key, code, _reason(view, row, code), is_hard)
+    injected = (codes == VISIBLE) & ~stale
     for key, states in lives.items():
-        if states[-1] in _ENDED and any(
-            codes[row] == VISIBLE and not stale[row] for row in _rows(view, key) if reader.text("version", row) == key[2]
-        ):
+        if states[-1] in _ENDED and any(injected[row] for row in _rows(view, key)):
             found[key] = _Finding(key, None, "it is injected again")
     for finding in _forgotten(pipeline, lives):
         found[finding.key] = finding
@@ -190,8 +189,9 @@ def _key(view: ServingView, row: int) -> Key:
     return reader.tenant_of(row), reader.text("item_id", row), reader.text("version", row)
 
 
-def _rows(view: ServingView, key: Key) -> range:
-    return view.reader.find(key[0], key[1])
+def _rows(view: ServingView, key: Key) -> list[int]:
+    reader = view.reader
+    return [row for row in reader.find(key[0], key[1]) if reader.text("version", row) == key[2]]
 
 
 def _ages(pipeline: Pipeline, view: ServingView, now: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -206,9 +206,7 @@ def _ages(pipeline: Pipeline, view: ServingView, now: int) -> tuple[NDArray[np.i
     return np.where(own > ALWAYS, own, np.asarray(refreshed, np.int64)[reader.source]), windows[reader.source]
 
 
-def _next_change(
-    view: ServingView, verified: NDArray[np.int64], windows: NDArray[np.int64], now: int
-) -> int:
+def _next_change(view: ServingView, verified: NDArray[np.int64], windows: NDArray[np.int64], now: int) -> int:
     import numpy as np
 
     aging = windows < NEVER

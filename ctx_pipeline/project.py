@@ -25,6 +25,7 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.engine import Call, Engine, GateRefusal
 from ctx_pipeline.errors import InvalidRequest, NotPermitted
+from ctx_pipeline.exposure import shown_counts
 from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.inspection import (
     ItemRow,
@@ -38,7 +39,6 @@ from ctx_pipeline.pipeline import open_ledger
 from ctx_pipeline.profiles import model_profile
 from ctx_pipeline.records import SnapshotReader
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages.snapshot import shown_counts
 from ctx_pipeline.status import ProjectStatus, project_status
 from ctx_pipeline.text import canonical_json, repair_json
 
@@ -245,7 +245,7 @@ class ContextProject:
             source=source,
             limit=limit,
             encoding=self._encoding,
-            shown=shown_counts(Layout(self.home).derived, viewer.tenant),
+            shown=shown_counts(Layout(self.home).derived, self.ledger, viewer.tenant),
         )
 
     def history(self, item_id: str, *, identity: Identity | None = None) -> tuple[LifecycleEvent, ...]:

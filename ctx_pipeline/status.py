@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from ctx_pipeline.alerts import Alert, newest_alerts
 from ctx_pipeline.index.artifact import Layout, read_pointer
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class ProjectStatus:
     embedder: str | None
     overlay_sequence: int
     sources: tuple[SourceStatus, ...]
+    alerts: tuple[Alert, ...] = ()
+    """The newest failed runs, newest first."""
 
 
 def project_status(loaded: LoadedConfig, ledger: Ledger, at: datetime) -> ProjectStatus:
@@ -75,4 +78,5 @@ def project_status(loaded: LoadedConfig, ledger: Ledger, at: datetime) -> Projec
         embedder=None if pointer is None else pointer["generation"]["embedder"],
         overlay_sequence=ledger.overlay_sequence(),
         sources=tuple(rows),
+        alerts=newest_alerts(loaded.home),
     )

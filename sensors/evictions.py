@@ -28,14 +28,12 @@ SNAPSHOTS = dg.AssetKey(["stages", "context_snapshots"])
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
         "Looks every 30 seconds for item versions that the published artifact and the overlay no longer let into a "
-        "pack: superseded, expired, retired, quarantined, forgotten, or stale. Each gets its lifecycle events once, and "
-        "one that had been shown a recall notice that names the snapshots. Notices appear as an observation of "
+        "pack: superseded, expired, retired, quarantined, forgotten, or stale. Each gets its lifecycle events once, "
+        "and one that had been shown a recall notice that names the snapshots. Notices appear as an observation of "
         "stages/context_snapshots and in `ctx items recalls`. Launches nothing."
     ),
 )
-def evictions(
-    context: dg.SensorEvaluationContext, project: ContextProjectResource
-) -> dg.SensorResult | dg.SkipReason:
+def evictions(context: dg.SensorEvaluationContext, project: ContextProjectResource) -> dg.SensorResult | dg.SkipReason:
     """Record evictions and recalls."""
     from ctx_pipeline.errors import Unavailable
     from ctx_pipeline.lifecycle_sweep import record_evictions

@@ -82,9 +82,7 @@ def _read(home: Path, at: datetime) -> None:
     """Record that the source was read."""
     with open_pipeline(home) as pipeline:
         pipeline.ledger.record_source(
-            SourceObservation(
-                name="handbook", kind="documents", observed_at=at, fingerprint="f", status="ok", items=1
-            )
+            SourceObservation(name="handbook", kind="documents", observed_at=at, fingerprint="f", status="ok", items=1)
         )
 
 

@@ -28,6 +28,7 @@ from ctx_pipeline.ledger.records import (
     SnapshotRecord,
     SourceObservation,
 )
+from ctx_pipeline.ledger.rollup import DayMark, select_marks, select_tokens
 from ctx_pipeline.ledger.schema import BLOBS, EVENTS, OVERLAY, RECALLS, SNAPSHOT_ITEMS, SNAPSHOTS, SOURCES, USAGE, USED
 from ctx_pipeline.ledger.snapshots import SnapshotStore
 
@@ -270,6 +271,18 @@ class Ledger:
         self._snapshots.queue.settle()
         with self._database.read() as connection:
             return retention.select_days(connection)
+
+    def day_marks(self) -> dict[date, DayMark]:
+        """Return, by UTC day of which snapshots are stored, what tells whether anything was added to it."""
+        self._snapshots.queue.settle()
+        with self._database.read() as connection:
+            return select_marks(connection)
+
+    def shown_tokens(self, since: datetime, until: datetime) -> dict[tuple[str, str, str], int]:
+        """Return, by tenant, item and version, the tokens it took in packs made from `since` on and before `until`."""
+        self._snapshots.queue.settle()
+        with self._database.read() as connection:
+            return select_tokens(connection, since, until)
 
     def prune_snapshots(self, before: datetime, *, limit: int = 1000) -> int:
         """Delete the oldest snapshots made before an instant, at most `limit`; return how many there were.
