@@ -43,8 +43,8 @@ def tidy(pipeline: Pipeline) -> Upkeep:
     fragments = pipeline.store.fragments()
     if fragments > MAX_FRAGMENTS:
         pipeline.store.optimize()
-    artifacts = prune_artifacts(pipeline.layout, pipeline.config.artifact.keep)
     leftovers = remove_leftovers(pipeline.layout, pipeline.clock())
+    artifacts = prune_artifacts(pipeline.layout, pipeline.config.artifact.keep)
     return Upkeep(fragments > MAX_FRAGMENTS, fragments, artifacts, leftovers)
 
 

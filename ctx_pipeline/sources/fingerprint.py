@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ctx_pipeline.config import SourceConfig
 from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.errors import ConfigError
+from ctx_pipeline.sources.files import locate, shown_path
 from ctx_pipeline.text import repair, sha256_hex
 
 if TYPE_CHECKING:
@@ -65,20 +66,19 @@ def _look(source: SourceConfig, home: Path) -> _Look | None:
         return _git(source.path, home)
     if "://" in source.path:
         return _remote(source, home)
-    from ctx_pipeline.sources.files import locate
-
     located = locate(source.path, home)
-    return _stats(file.path for file in located.files), _newest(file.path for file in located.files)
+    return _stats((file.path for file in located.files), home), _newest(file.path for file in located.files)
 
 
-def _stats(paths: Iterable[Path]) -> list[str]:
+def _stats(paths: Iterable[Path], home: Path) -> list[str]:
+    """Return a line a file; names are relative, so that a project that was moved looks as it did."""
     lines: list[str] = []
     for path in paths:
         try:
             found = path.stat()
         except OSError:
             continue
-        lines.append(f"{path}\t{found.st_size}\t{found.st_mtime_ns}")
+        lines.append(f"{shown_path(path, home)}\t{found.st_size}\t{found.st_mtime_ns}")
     return lines
 
 
@@ -117,7 +117,7 @@ def _remote(source: SourceConfig, home: Path) -> _Look | None:
         ]
         # An object of a store appears whole.
         return lines, None
-    return _stats(listed), _newest(listed)
+    return _stats(listed, home), _newest(listed)
 
 
 def _sql(source: SourceConfig, home: Path) -> _Look | None:
@@ -135,7 +135,7 @@ def _sql(source: SourceConfig, home: Path) -> _Look | None:
     sides = [Path(f"{file}{side}") for side in (_DUCKDB_SIDES if kind == DUCKDB else _SQLITE_SIDES)]
     # A reader may leave an empty log behind, which is no change.
     paths = [file, *(side for side in sides if side.is_file() and side.stat().st_size)]
-    return (_stats(paths), _newest(paths)) if file.is_file() else None
+    return (_stats(paths, home), _newest(paths)) if file.is_file() else None
 
 
 _POSTGRES_SQL = (
