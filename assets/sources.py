@@ -92,7 +92,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
 def is_remote(source: SourceConfig) -> bool:
     """Return whether reading a source asks somebody else: a database server, a web site or an object store."""
     address = source.url or source.path or ""
-    return "://" in address and not address.startswith(_ON_THIS_DISK)
+    return any("://" in link and not link.startswith(_ON_THIS_DISK) for link in address.split("::"))
 
 
 def _is_unreachable(report: SourceReport) -> bool:
