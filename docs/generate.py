@@ -251,6 +251,7 @@ def _tables() -> list[tuple[str, type[BaseModel], str]]:
         ("[policy.weights]", contracts.RankWeights, "The score of an item is the weighted sum of its features."),
         ("[engine]", config.EngineSection, ""),
         ("[ledger]", config.LedgerSection, ""),
+        ("[dagster]", config.DagsterSection, ""),
         ("[artifact]", config.ArtifactSection, ""),
         ("[[models]]", contracts.ModelProfile, "A profile with the `model_id` of a shipped one replaces it."),
     ]

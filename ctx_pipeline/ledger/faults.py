@@ -24,11 +24,11 @@ _UNAVAILABLE: dict[int, tuple[str, str, str]] = {
 }
 """By primary SQLite result code: our code, what is wrong, what to do."""
 
-_BUSY = ("ledger_busy", "other writers hold the ledger", "try again; look for a hung process")
+_BUSY = ("ledger_busy", "other writers hold what this one needs", "try again; look for a hung process")
 _GONE = (
     "ledger_unreachable",
-    "the connection to the ledger's database was lost",
-    "try again; a change that was under way may have been stored",
+    "the database cannot be reached",
+    "check that it runs and what its log says; try again: a change under way may have been stored",
 )
 _READONLY = ("ledger_readonly", "the database takes no writes from this user", "check the user's rights, and the role")
 _SERVER: dict[str, tuple[str, str, str]] = {
@@ -37,15 +37,15 @@ _SERVER: dict[str, tuple[str, str, str]] = {
     "57P": _GONE,
     "25006": _READONLY,
     "42501": _READONLY,
-    "28": ("ledger_denied", "the database refused this user", "check user and password in CTX_LEDGER__URL"),
-    "3D": ("ledger_unreachable", "there is no such database", "create it, or check the name in CTX_LEDGER__URL"),
+    "28": ("ledger_denied", "the database refused this user", "check user and password in the URL"),
+    "3D": ("ledger_unreachable", "there is no such database", "create it, or check the name in the URL"),
     "40": _BUSY,
     "55P03": _BUSY,
-    "53100": ("disk_full", "the disk of the database is full", "free space; nothing acknowledged was lost"),
+    "53100": ("disk_full", "the disk is full", "free space on the server; nothing acknowledged was lost"),
     "53200": ("out_of_memory", "the database ran out of memory", "free memory and try again"),
     "53300": ("ledger_busy", "the database has no connection left", "try again; raise max_connections"),
     "57014": ("ledger_timeout", "the database gave up on a statement", "try again; look at its statement_timeout"),
-    "58": ("disk_error", "the disk of the database refused a read or write", "check its log and its disk"),
+    "58": ("disk_error", "the disk refused a read or write", "check the server's log and its disk"),
 }
 """By the start of the SQLSTATE, the longest that fits (PostgreSQL, appendix A): our code, what is wrong, what to do."""
 _SERVER_CORRUPT = ("XX001", "XX002", "42P01", "42703")

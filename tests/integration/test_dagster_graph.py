@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from ctx_pipeline.builder import INSTANCE_TEMPLATE, write_instance
+from ctx_pipeline.dagster_storage import INSTANCE_TEMPLATE, write_instance
 from ctx_pipeline.definitions import NO_PROJECT, defs, make_definitions
 
 REPOSITORY = Path(__file__).resolve().parents[2]
