@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    insert,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
@@ -171,6 +184,20 @@ def chunks(values: Iterable[Key], size: int = MAX_PARAMETERS) -> list[list[Key]]
     """Return the distinct values in lists of at most `size`."""
     distinct = list(dict.fromkeys(values))
     return [distinct[start : start + size] for start in range(0, len(distinct), size)]
+
+
+def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert many small rows with the same columns in one statement."""
+    if not rows:
+        return
+    if connection.dialect.name != "postgresql":
+        connection.execute(insert(table), list(rows))
+        return
+    # One array for each column: the driver would send a message for each row.
+    names = list(rows[0])
+    arrays = [f"CAST(:{name} AS {table.c[name].type.compile(connection.dialect)}[])" for name in names]
+    statement = f"INSERT INTO {table.name} ({', '.join(names)}) SELECT * FROM unnest({', '.join(arrays)})"  # noqa: S608
+    connection.execute(text(statement), {name: [row[name] for row in rows] for name in names})
 
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
