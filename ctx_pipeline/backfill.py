@@ -108,8 +108,7 @@ def _build_all(
         for part in work:
             for partition in part.missing:
                 _run(instance, definitions, part.key, partition, teller)
-        assets = list(definitions.resolve_asset_graph().toposorted_asset_keys)
-        prune_runs(instance, assets, keep=load_config(home).config.retention.runs)
+        prune_runs(instance, keep=load_config(home).config.retention.runs)
     return tuple(
         PartitionReport(part.key.to_user_string(), part.missing, part.skipped, part.first, part.last) for part in work
     )

@@ -31,23 +31,6 @@ IN_PROCESS = "in_process"
 _BARE_KEY = re.compile(r'(?<![\w:"/*-])([\w-]+(?:/[\w*-]+)+)')
 """An asset key without `key:"..."` around it, as in `sources/handbook+`; Dagster would read its `+` as one step."""
 
-INSTANCE_CONFIG = "dagster.yaml"
-INSTANCE_TEMPLATE = """\
-# Copied into a context project's own instance folder by `ctx`.
-concurrency: {runs: {max_concurrent_runs: 8}, pools: {granularity: op, default_limit: 1}}
-run_monitoring: {enabled: true, max_runtime_seconds: 7200, free_slots_after_run_end_seconds: 300}
-run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
-retention:
-  schedule: {purge_after_days: 30}
-  sensor: {purge_after_days: {skipped: 2, failure: 14, success: 14}}
-  auto_materialize: {purge_after_days: {skipped: 2, failure: 14, success: 14}}
-sensors: {use_threads: true, num_workers: 2}
-telemetry: {enabled: false}
-nux: {enabled: false}
-"""
-"""What a project's instance starts with; the project's own file is never overwritten. Runs wait in a queue, a killed
-run gives its pool slots back, ticks are pruned, nothing is reported to anybody and nobody is asked to sign up."""
-
 _IN_PROCESS_OVERRIDES: dict[str, object] = {
     # Capturing would send this process's own output through files and four helper processes.
     "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"},
@@ -105,8 +88,7 @@ def _materialize(home: Path, select: str | None, session: BuildSession, teller: 
             tags={BUILD_TAG: IN_PROCESS},
             raise_on_error=False,
         )
-        assets = list(definitions.resolve_asset_graph().toposorted_asset_keys)
-        prune_runs(instance, assets, keep=session.pipeline.config.retention.runs)
+        prune_runs(instance, keep=session.pipeline.config.retention.runs)
         if not result.success:
             failure = _failure(result, session.errors)
             _tell(home, result.run_id, failure, session)
@@ -159,24 +141,24 @@ def _bad_selection(graph: Any, message: str) -> InvalidRequest:
     )
 
 
-def write_instance(home: Path) -> Path:
-    """Write the project's Dagster instance folder where it is missing, and return it."""
-    folder = home / ".ctx" / "dagster"
-    folder.mkdir(parents=True, exist_ok=True)
-    config = folder / INSTANCE_CONFIG
-    if not config.exists():
-        config.write_text(INSTANCE_TEMPLATE, encoding="utf-8")
-    return folder
-
-
 @contextmanager
 def open_instance(home: Path) -> Generator[dg.DagsterInstance]:
-    """Open the project's own Dagster instance for a run in this process, whatever `DAGSTER_HOME` says."""
+    """Open the project's own Dagster instance for a run in this process, whatever `DAGSTER_HOME` says.
+
+    Raises:
+        ConfigError: `[dagster] url` cannot be used.
+        Unavailable: its server cannot be reached (`dagster_unreachable`), or a library is missing (`no_driver`).
+    """
     import dagster as dg
 
-    # Of the constructors, this one alone takes a folder and overrides; nothing of it is temporary when it has a folder.
-    with dg.DagsterInstance.local_temp(str(write_instance(home)), overrides=_IN_PROCESS_OVERRIDES) as instance:
-        yield instance
+    from ctx_pipeline.dagster_storage import dagster_url, storage_variable, write_instance
+
+    url = dagster_url(load_config(home).config)
+    with storage_variable(url):
+        folder = str(write_instance(home, url))
+        # Of the constructors, this one alone takes a folder and overrides; nothing of it is temporary with a folder.
+        with dg.DagsterInstance.local_temp(folder, overrides=_IN_PROCESS_OVERRIDES) as instance:
+            yield instance
 
 
 def fail_dead_runs(instance: dg.DagsterInstance, kind: str) -> None:

@@ -210,6 +210,13 @@ class LedgerSection(Section):
     """SQLAlchemy URL. None: SQLite in `.ctx/state/`."""
 
 
+class DagsterSection(Section):
+    """`[dagster]`: where runs, schedules and event logs are kept."""
+
+    url: SecretStr | None = None
+    """PostgreSQL URL of a database for this project alone. None: SQLite in `.ctx/dagster/`."""
+
+
 class ArtifactSection(Section):
     """`[artifact]`: the serving artifacts."""
 
@@ -257,6 +264,7 @@ class ProjectConfig(Section):
     policy: PolicySection = PolicySection()
     engine: EngineSection = EngineSection()
     ledger: LedgerSection = LedgerSection()
+    dagster: DagsterSection = DagsterSection()
     artifact: ArtifactSection = ArtifactSection()
     retention: RetentionSection = RetentionSection()
     alerts: AlertsSection = AlertsSection()

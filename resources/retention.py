@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,9 +24,7 @@ def is_own_instance(instance: dg.DagsterInstance, home: Path) -> bool:
         return False
 
 
-def prune_runs(
-    instance: dg.DagsterInstance, assets: Sequence[dg.AssetKey], *, keep: int, limit: int = PRUNED_RUNS
-) -> int:
+def prune_runs(instance: dg.DagsterInstance, *, keep: int, limit: int = PRUNED_RUNS) -> int:
     """Remove the oldest finished runs beyond `keep`, and their event files; return how many went.
 
     A run that an asset, or a partition of it, was last materialised by stays: with it would go what the graph knows.
@@ -35,7 +32,7 @@ def prune_runs(
     finished = dg.RunsFilter(statuses=list(_FINISHED))
     if instance.get_runs_count(finished) <= keep:
         return 0
-    needed = _last_builders(instance, assets)
+    needed = _last_builders(instance)
     removed = 0
     for run_id in reversed(instance.get_run_ids(finished)[keep:]):
         if removed == limit:
@@ -47,8 +44,9 @@ def prune_runs(
     return removed
 
 
-def _last_builders(instance: dg.DagsterInstance, assets: Sequence[dg.AssetKey]) -> set[str]:
+def _last_builders(instance: dg.DagsterInstance) -> set[str]:
     """Return the runs by which each asset and each partition was last materialised."""
+    assets = instance.all_asset_keys()
     records = (record.asset_entry.last_materialization_record for record in instance.get_asset_records(assets))
     needed = {record.run_id for record in records if record is not None}
     for key in assets:

@@ -70,7 +70,7 @@ def _prune(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> Iterator[
     if not is_own_instance(instance, pipeline.home):
         yield "runs and events were left alone: this Dagster instance is not the project's own"
         return
-    if runs := prune_runs(instance, list(instance.all_asset_keys()), keep=pipeline.config.retention.runs):
+    if runs := prune_runs(instance, keep=pipeline.config.retention.runs):
         yield f"{runs} old runs removed"
     if events := prune_events(instance, pipeline.clock() - EVENTS_KEPT):
         yield f"{events} old events removed"

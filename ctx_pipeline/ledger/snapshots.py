@@ -15,7 +15,16 @@ from ctx_pipeline.ledger.counters import draw, touch_blobs
 from ctx_pipeline.ledger.database import Database
 from ctx_pipeline.ledger.group_commit import Entry, GroupCommit
 from ctx_pipeline.ledger.records import Exposure, SnapshotRecord, from_micros, to_micros
-from ctx_pipeline.ledger.schema import BLOBS, SNAPSHOT_BLOBS, SNAPSHOT_ITEMS, SNAPSHOTS, USED, chunks, upsert
+from ctx_pipeline.ledger.schema import (
+    BLOBS,
+    SNAPSHOT_BLOBS,
+    SNAPSHOT_ITEMS,
+    SNAPSHOTS,
+    USED,
+    chunks,
+    insert_rows,
+    upsert,
+)
 from ctx_pipeline.text import repair
 
 MAX_KNOWN_BLOBS = 32_768
@@ -228,12 +237,9 @@ def _insert_fresh(connection: Connection, fresh: Sequence[_Prepared], first: int
         for item in prepared.items:
             item["snapshot_sequence"] = number
     connection.execute(insert(SNAPSHOTS), [prepared.row for prepared in fresh])
-    items = [item for prepared in fresh for item in prepared.items]
-    if items:
-        connection.execute(insert(SNAPSHOT_ITEMS), items)
+    insert_rows(connection, SNAPSHOT_ITEMS, [item for prepared in fresh for item in prepared.items])
     links = [{"snapshot_sequence": p.row["sequence"], "hash": key} for p in fresh for key in p.record.blobs]
-    if links:
-        connection.execute(insert(SNAPSHOT_BLOBS), links)
+    insert_rows(connection, SNAPSHOT_BLOBS, links)
 
 
 def _not_stored(connection: Connection, batch: Sequence[_Prepared]) -> list[_Prepared]:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
-from ctx_pipeline.builder import INSTANCE_TEMPLATE, write_instance
+from ctx_pipeline.dagster_storage import INSTANCE_TEMPLATE, write_instance
 from ctx_pipeline.definitions import NO_PROJECT, defs, make_definitions
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -6,6 +6,8 @@ import multiprocessing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import NullPool, create_engine, text
+
 from ctx_pipeline.contracts import Lifecycle, LifecycleEvent
 from ctx_pipeline.ledger import OverlayEntry, RecallNotice, SnapshotRecord
 
@@ -63,6 +65,18 @@ def recall(item_id: str = "item-1", **changes: Any) -> RecallNotice:
         "snapshot_ids": ("s1",),
     }
     return RecallNotice(item_id=item_id, **(values | changes))
+
+
+def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
+    """Run one statement past the ledger; return the rows it gives, if any."""
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=NullPool)
+    with engine.begin() as connection:
+        result = connection.execute(text(statement))
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+def stored_ids(url: str) -> list[str]:
+    return [row[0] for row in execute(url, "SELECT snapshot_id FROM snapshots ORDER BY sequence")]
 
 
 def processes() -> Any:

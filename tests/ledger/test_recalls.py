@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ from tests.ledger.builders import event, recall, snapshot
 S = Lifecycle
 
 
-def test_a_notice_comes_back_with_the_events_of_its_transaction(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_a_notice_comes_back_with_the_events_of_its_transaction(url: str) -> None:
+    with Ledger.open(url) as ledger:
         assert ledger.recall_sequence() == 0
         ledger.submit_snapshot(snapshot("s1", number=1), durable=True)
         ledger.append_events([event()])
@@ -27,9 +26,9 @@ def test_a_notice_comes_back_with_the_events_of_its_transaction(tmp_path: Path) 
         assert ledger.recall_sequence() == notice.sequence
 
 
-def test_the_same_notice_changes_nothing_until_the_version_is_restored(tmp_path: Path) -> None:
+def test_the_same_notice_changes_nothing_until_the_version_is_restored(url: str) -> None:
     """Ours: promise P6."""
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(url) as ledger:
         ledger.append_events([event()], recalls=[recall()])
         ledger.append_events([], recalls=[recall(reason="again"), recall(), recall(code="retired"), recall(tenant="b")])
         assert [(n.tenant, n.code, n.reason) for n in ledger.recalls()] == [
@@ -45,8 +44,8 @@ def test_the_same_notice_changes_nothing_until_the_version_is_restored(tmp_path:
         assert [notice.code for notice in ledger.recalls("acme")] == ["superseded", "retired", "superseded"]
 
 
-def test_an_illegal_step_stores_no_notice_and_a_bad_notice_no_event(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_an_illegal_step_stores_no_notice_and_a_bad_notice_no_event(url: str) -> None:
+    with Ledger.open(url) as ledger:
         with pytest.raises(Conflict):
             ledger.append_events([event(to_state=S.USED)], recalls=[recall()])
         with pytest.raises(InvalidRequest):
@@ -57,8 +56,8 @@ def test_an_illegal_step_stores_no_notice_and_a_bad_notice_no_event(tmp_path: Pa
         assert ledger.events_for("acme", "item-1") == ()
 
 
-def test_notices_are_read_by_page_and_tenant_and_name_a_bounded_number_of_snapshots(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_notices_are_read_by_page_and_tenant_and_name_a_bounded_number_of_snapshots(url: str) -> None:
+    with Ledger.open(url) as ledger:
         ids = tuple(f"s{number}" for number in range(MAX_RECALL_IDS + 20))
         ledger.append_events([], recalls=[recall(f"item-{n}", tenant="ab"[n % 2]) for n in range(6)])
         ledger.append_events([], recalls=[recall("many", snapshot_ids=ids, snapshots=500)])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,8 @@ def fill(ledger: Ledger) -> None:
         ledger.submit_snapshot(snapshot(f"s{number}", number=number, created_at=NOW + number * DAY), durable=True)
 
 
-def test_days_and_exposures_follow_the_time_at_which_snapshots_were_made(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_days_and_exposures_follow_the_time_at_which_snapshots_were_made(url: str) -> None:
+    with Ledger.open(url) as ledger:
         assert ledger.snapshot_days() == ()
         fill(ledger)
         late = datetime.combine(date(2026, 12, 4), datetime.max.time(), NOW.tzinfo)
@@ -39,8 +38,8 @@ def test_days_and_exposures_follow_the_time_at_which_snapshots_were_made(tmp_pat
         assert ledger.exposures() == ledger.exposures(since=NOW)
 
 
-def test_pruning_deletes_the_oldest_with_what_only_they_needed(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_pruning_deletes_the_oldest_with_what_only_they_needed(url: str) -> None:
+    with Ledger.open(url) as ledger:
         fill(ledger)
         ledger.put_blobs({"by itself": "text", "block-1": BLOBS["block-1"]})
         ledger.report_used("s0", ["item-0"], NOW)
@@ -60,8 +59,8 @@ def test_pruning_deletes_the_oldest_with_what_only_they_needed(tmp_path: Path) -
         assert (report["counts"]["snapshot_items"], report["counts"]["usage"]) == (2, 0)
 
 
-def test_a_pruned_snapshot_is_known_as_such_and_named_so_by_a_recall(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_a_pruned_snapshot_is_known_as_such_and_named_so_by_a_recall(url: str) -> None:
+    with Ledger.open(url) as ledger:
         fill(ledger)
         ledger.append_events([], recalls=[recall("item-x", snapshots=3, snapshot_ids=("s2", "s1", "s0"))])
         ledger.prune_snapshots(NOW + 2 * DAY)
@@ -75,9 +74,8 @@ def test_a_pruned_snapshot_is_known_as_such_and_named_so_by_a_recall(tmp_path: P
         assert told.value.stable_code == "snapshot_pruned"
 
 
-def test_another_process_stores_a_pruned_text_again(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with Ledger.open(path) as ledger, Ledger.open(path) as other:
+def test_another_process_stores_a_pruned_text_again(url: str) -> None:
+    with Ledger.open(url) as ledger, Ledger.open(url) as other:
         other.submit_snapshot(snapshot("s0"), durable=True)
         assert ledger.prune_snapshots(NOW + DAY) == 1
         assert ledger.get_blobs(BLOBS) == {}
@@ -92,8 +90,8 @@ def test_another_process_stores_a_pruned_text_again(tmp_path: Path) -> None:
         assert ledger.get_blobs(BLOBS) == record.blobs
 
 
-def test_what_is_queued_is_pruned_too_and_a_time_without_zone_is_refused(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_what_is_queued_is_pruned_too_and_a_time_without_zone_is_refused(url: str) -> None:
+    with Ledger.open(url) as ledger:
         ledger.submit_snapshot(snapshot("s0"))
         with pytest.raises(InvalidRequest):
             ledger.prune_snapshots(datetime(2026, 12, 1))
