@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 TABLE_ROWS = 50
 """Most rows of a Markdown table in an event; the rest is counted."""
 SAMPLE_ROWS = 5
+RETRY_CRON = "0 * * * *"
+"""When something that is missing or past its window, because its runs failed, is tried again."""
 DEFAULT_STAGE_WINDOW = timedelta(hours=24)
 PLAIN_COLUMNS = frozenset({"tenant", "item_id", "version", "kind", "rendition"})
 """Text columns that name a row; of all others only the length is shown."""
@@ -53,13 +55,14 @@ def stage_freshness(sources: Iterable[SourceConfig]) -> dg.FreshnessPolicy:
 def stays_fresh(*, bootstrap: bool) -> dg.AutomationCondition[dg.AssetKey]:
     """Return the condition that rebuilds an asset when its window starts to run out, and once more when it has.
 
-    `bootstrap` also builds it where it has never been built. Each cause counts once: what fails is not tried again
-    every half minute.
+    `bootstrap` also builds it where it has never been built. Each cause counts once, and what has failed is tried
+    again once an hour: neither a failing source nor a data version that stays the same makes it loop.
     """
-    wanted = dg.AutomationCondition.freshness_warned().newly_true()
-    wanted |= dg.AutomationCondition.freshness_failed().newly_true()
+    due = dg.AutomationCondition.freshness_failed()
     if bootstrap:
-        wanted |= dg.AutomationCondition.missing().newly_true()
+        due |= dg.AutomationCondition.missing()
+    wanted = dg.AutomationCondition.freshness_warned().newly_true() | due.newly_true()
+    wanted |= due & dg.AutomationCondition.cron_tick_passed(RETRY_CRON)
     return (wanted & ~dg.AutomationCondition.in_progress()).with_label("stays fresh")
 
 

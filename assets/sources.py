@@ -15,7 +15,9 @@ from ctx_pipeline.assets.metadata import (
     owner_of,
     stays_fresh,
 )
+from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.resources import BuildSession
+from ctx_pipeline.sources.fingerprint import source_fingerprint
 
 if TYPE_CHECKING:
     from ctx_pipeline.config import ProjectConfig, SourceConfig
@@ -27,6 +29,12 @@ STORE_POOL = "ctx_store"
 """Assets that append to the item store; the store takes one writer at a time."""
 CHECK = "every_file_loaded"
 VANISHED = "nothing_vanished"
+NETWORK_RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""Two more attempts, after about 2 and 6 seconds; what lasts longer is left to the next reading."""
+_PASSING = frozenset({FileCode.UNREADABLE, FileCode.FETCH_FAILED})
+_ON_THIS_DISK = ("file://", "local://", "memory://", "sqlite:", "duckdb:", "zip://", "tar://")
+LOOK = "looked_like"
+"""Metadata: the fingerprint that the source had right before it was read."""
 
 
 def source_key(name: str) -> dg.AssetKey:
@@ -41,6 +49,7 @@ def source_assets(config: ProjectConfig) -> list[dg.AssetsDefinition]:
 
 def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
     key = source_key(source.name)
+    retries = NETWORK_RETRIES if is_remote(source) else None
 
     @dg.asset(
         key=key,
@@ -64,6 +73,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             *definition_check_specs(source, key),
         ],
         pool=STORE_POOL,
+        retry_policy=retries,
         tags={"ctx/when_to_load": source.when_to_load.value} if source.when_to_load else None,
     )
     # Dagster compares the annotation with the bare class.
@@ -71,7 +81,11 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         session: dg.ResourceParam[BuildSession],
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
         with session.step(key.to_user_string()) as pipeline:
+            # Before reading: what changes meanwhile looks different afterwards, and is read once more.
+            look = source_fingerprint(source, pipeline.home)
             report = pipeline.refresh_source(source.name)
+            if retries is not None and _is_unreachable(report):
+                _try_again(retries)
             session.sources.append(report)
             observed = pipeline.ledger.sources()[source.name]
             sample = _sample(pipeline, source.name)
@@ -81,11 +95,30 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             dg.AssetExecutionContext.get().log.warning(message)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
-            metadata=_metadata(report, sample),
+            metadata={**_metadata(report, sample), **({} if look is None else {LOOK: look.digest})},
             check_results=[*checks, _vanished(report)],
         )
 
     return read_source
+
+
+def is_remote(source: SourceConfig) -> bool:
+    """Return whether reading a source asks somebody else: a database server, a web site or an object store."""
+    address = source.url or source.path or ""
+    return any("://" in link and not link.startswith(_ON_THIS_DISK) for link in address.split("::"))
+
+
+def _is_unreachable(report: SourceReport) -> bool:
+    """Return whether nothing was read, for a reason that may pass."""
+    return report.items == 0 and any(error.code in _PASSING for error in report.errors)
+
+
+def _try_again(retries: dg.RetryPolicy) -> None:
+    """Ask for another attempt after a while, unless this was the last: then the source is reported as it is."""
+    attempt = dg.AssetExecutionContext.get().retry_number
+    if attempt < retries.max_retries:
+        wait = retries.calculate_delay(attempt + 1)
+        raise dg.RetryRequested(max_retries=retries.max_retries, seconds_to_wait=wait)
 
 
 def _description(source: SourceConfig) -> str:

@@ -36,6 +36,8 @@ class Stage:
     code_version: str
     description: str
     pool: str | None = None
+    also: tuple[str, ...] = ()
+    """Assets of other groups that it is built from."""
 
     @property
     def key(self) -> dg.AssetKey:
@@ -123,12 +125,14 @@ STAGES = (
     Stage(
         name="context_snapshots",
         deps=("assembled_items",),
+        also=("usage/daily_exposure",),
         run=lambda pipeline: pipeline.context_snapshots(),
         kinds=("python", "arrow", "sqlite"),
         code_version=_LAYOUT,
         description=(
-            "Rolls the snapshots of served calls up into how often each item was shown, left out and cited. "
-            "`ctx items` and the inspector show it beside an item; no request waits for it."
+            "Adds up how often each item was shown, left out and cited: finished days as usage/daily_exposure has "
+            "rolled them up, the rest from the snapshots. `ctx items` and the inspector show it beside an item; no "
+            "request waits for it. Recall notices of items that packs had shown appear here as observations."
         ),
     ),
 )
@@ -145,7 +149,11 @@ def stage_assets(config: ProjectConfig) -> list[dg.AssetsDefinition]:
 def _stage_asset(stage: Stage, sources: Sequence[dg.AssetKey], freshness: dg.FreshnessPolicy) -> dg.AssetsDefinition:
     @dg.asset(
         key=stage.key,
-        deps=[*sources, *(dg.AssetKey([GROUP, name]) for name in stage.deps)],
+        deps=[
+            *sources,
+            *(dg.AssetKey([GROUP, name]) for name in stage.deps),
+            *(dg.AssetKey.from_user_string(name) for name in stage.also),
+        ],
         group_name=GROUP,
         kinds=set(stage.kinds),
         owners=owner_of(OWNER),

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 600.0
 """How long a build waits for another one of the same project."""
-KEPT_RUNS = 50
-"""How many finished runs the instance keeps; one takes 0.2 to 1 MB, and Dagster itself keeps them all."""
-_PRUNED_RUNS = 20
-"""Most runs removed by one build, so that none waits long for it."""
 BUILD_TAG = "ctx/build"
 SOURCES = "sources"
 """First part of the asset keys of sources."""
@@ -38,20 +34,6 @@ IN_PROCESS = "in_process"
 
 _BARE_KEY = re.compile(r'(?<![\w:"/*-])([\w-]+(?:/[\w*-]+)+)')
 """An asset key without `key:"..."` around it, as in `sources/handbook+`; Dagster would read its `+` as one step."""
-
-INSTANCE_CONFIG = "dagster.yaml"
-INSTANCE_TEMPLATE = """\
-# Copied into a context project's own instance folder by `ctx`.
-concurrency: {runs: {max_concurrent_runs: 8}, pools: {granularity: op, default_limit: 1}}
-run_monitoring: {enabled: true, max_runtime_seconds: 7200, free_slots_after_run_end_seconds: 300}
-run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
-retention: {schedule: {purge_after_days: 30}, sensor: {purge_after_days: {skipped: 2, failure: 14, success: 14}}}
-sensors: {use_threads: true, num_workers: 2}
-telemetry: {enabled: false}
-nux: {enabled: false}
-"""
-"""What a project's instance starts with; the project's own file is never overwritten. Runs wait in a queue, a killed
-run gives its pool slots back, ticks are pruned, nothing is reported to anybody and nobody is asked to sign up."""
 
 _IN_PROCESS_OVERRIDES: dict[str, object] = {
     # Capturing would send this process's own output through files and four helper processes.
@@ -97,20 +79,23 @@ def build(
 
 def _materialize(home: Path, select: str | None, session: BuildSession, teller: BuildProgress) -> None:
     from ctx_pipeline.definitions import make_definitions
+    from ctx_pipeline.resources.retention import prune_runs
 
     definitions = make_definitions(home, session=session)
     keys = _selected(definitions, select)
     teller.total(len(keys))
     with open_instance(home) as instance:
-        _fail_dead_runs(instance)
+        fail_dead_runs(instance, IN_PROCESS)
         result = _run(definitions, instance, keys)
         stages = [key for key in keys if key.path[0] != SOURCES]
         if stages and _only_sources_failed(result):
             # One source that is in doubt must not keep what the others have from being published.
             result = _run(definitions, instance, stages)
-        _prune_runs(home, instance, list(definitions.resolve_asset_graph().toposorted_asset_keys))
+        prune_runs(instance, keep=session.pipeline.config.retention.runs)
         if not result.success and not _only_sources_failed(result):
-            raise _failure(result, session.errors)
+            failure = _failure(result, session.errors)
+            _tell(home, result.run_id, failure, session)
+            raise failure
 
 
 def _run(
@@ -147,12 +132,32 @@ def _only_sources_failed(result: dg.ExecuteInProcessResult) -> bool:
 
 
 def _selected(definitions: dg.Definitions, select: str | None) -> list[dg.AssetKey]:
-    """Return the keys a selection names, in the order in which they are built."""
+    """Return the keys that one run builds, in order. Partitioned assets are left out: they have runs of their own."""
+    graph = definitions.resolve_asset_graph()
+    if select is None:
+        return [key for key in graph.toposorted_asset_keys if not graph.get(key).is_partitioned]
+    chosen = selected_keys(definitions, select)
+    whole = [key for key in chosen if not graph.get(key).is_partitioned]
+    if not whole:
+        names = ", ".join(key.to_user_string() for key in chosen)
+        raise InvalidRequest(
+            f"{names} is built partition by partition",
+            where="select",
+            fix="name them, for example --partitions 2026-11-01..2026-11-30",
+            code="invalid_selection",
+        )
+    return whole
+
+
+def selected_keys(definitions: dg.Definitions, select: str) -> list[dg.AssetKey]:
+    """Return the keys that a selection names, in the order in which they are built.
+
+    Raises:
+        InvalidRequest: it is not valid, or names no asset (`invalid_selection`).
+    """
     import dagster as dg
 
     graph = definitions.resolve_asset_graph()
-    if select is None:
-        return list(graph.toposorted_asset_keys)
     try:
         with warnings.catch_warnings():
             # Dagster's own parser calls something of Dagster that is still in beta.
@@ -172,51 +177,52 @@ def _bad_selection(graph: Any, message: str) -> InvalidRequest:
     )
 
 
-def write_instance(home: Path) -> Path:
-    """Write the project's Dagster instance folder where it is missing, and return it."""
-    folder = home / ".ctx" / "dagster"
-    folder.mkdir(parents=True, exist_ok=True)
-    config = folder / INSTANCE_CONFIG
-    if not config.exists():
-        config.write_text(INSTANCE_TEMPLATE, encoding="utf-8")
-    return folder
-
-
 @contextmanager
 def open_instance(home: Path) -> Generator[dg.DagsterInstance]:
-    """Open the project's own Dagster instance for a run in this process, whatever `DAGSTER_HOME` says."""
+    """Open the project's own Dagster instance for a run in this process, whatever `DAGSTER_HOME` says.
+
+    Raises:
+        ConfigError: `[dagster] url` cannot be used.
+        Unavailable: its server cannot be reached (`dagster_unreachable`), or a library is missing (`no_driver`).
+    """
     import dagster as dg
 
-    # Of the constructors, this one alone takes a folder and overrides; nothing of it is temporary when it has a folder.
-    with dg.DagsterInstance.local_temp(str(write_instance(home)), overrides=_IN_PROCESS_OVERRIDES) as instance:
-        yield instance
+    from ctx_pipeline.dagster_storage import dagster_url, storage_variable, write_instance
+
+    url = dagster_url(load_config(home).config)
+    with storage_variable(url):
+        folder = str(write_instance(home, url))
+        # Of the constructors, this one alone takes a folder and overrides; nothing of it is temporary with a folder.
+        with dg.DagsterInstance.local_temp(folder, overrides=_IN_PROCESS_OVERRIDES) as instance:
+            yield instance
 
 
-def _fail_dead_runs(instance: dg.DagsterInstance) -> None:
-    """Fail builds that were killed: the build lock is ours, so none is alive, and no daemon may be there to notice."""
+def fail_dead_runs(instance: dg.DagsterInstance, kind: str) -> None:
+    """Fail runs of a kind that were killed: their lock is ours, so none is alive, and maybe no daemon notices."""
     import dagster as dg
 
     alive = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.NOT_STARTED]
-    for run in instance.get_runs(dg.RunsFilter(tags={BUILD_TAG: IN_PROCESS}, statuses=alive)):
+    for run in instance.get_runs(dg.RunsFilter(tags={BUILD_TAG: kind}, statuses=alive)):
         instance.report_run_failed(run, "the process of this build ended before the build did")
 
 
-def _prune_runs(home: Path, instance: dg.DagsterInstance, assets: Sequence[dg.AssetKey]) -> None:
-    """Remove old finished runs, but none that an asset was last materialised by."""
-    import dagster as dg
+def _tell(home: Path, run_id: str, failure: BaseException, session: BuildSession) -> None:
+    """Leave an alert of a failed build; what was interrupted has told its user already."""
+    from ctx_pipeline.alerts import MAX_ASSETS, Alert, raise_alert
+    from ctx_pipeline.definitions import BUILD_JOB
 
-    finished = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-    runs = instance.get_run_ids(dg.RunsFilter(statuses=finished), limit=KEPT_RUNS + _PRUNED_RUNS)
-    if len(runs) <= KEPT_RUNS:
+    if not isinstance(failure, CtxError):
         return
-    records = (record.asset_entry.last_materialization_record for record in instance.get_asset_records(assets))
-    needed = {record.run_id for record in records if record is not None}
-    for run_id in runs[KEPT_RUNS:]:
-        if run_id not in needed:
-            instance.delete_run(run_id)
-            # Dagster empties the run's own event file and leaves it there at its size.
-            for file in (home / ".ctx" / "dagster" / "history" / "runs").glob(f"{run_id}.db*"):
-                file.unlink(missing_ok=True)
+    cause = failure.__cause__ if failure.stable_code == "build_failed" and failure.__cause__ else failure
+    alert = Alert(
+        run_id=run_id,
+        job=BUILD_JOB,
+        assets=tuple(session.errors)[:MAX_ASSETS],
+        error=type(cause).__name__,
+        code=failure.stable_code,
+        at=session.pipeline.clock(),
+    )
+    raise_alert(home, alert, session.pipeline.config.alerts.webhook)
 
 
 def _failure(result: dg.ExecuteInProcessResult, errors: dict[str, BaseException]) -> BaseException:

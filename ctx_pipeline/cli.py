@@ -67,22 +67,37 @@ def init(
         run.blocks(made_view(home, files, run.hinting(home)))
 
 
-@command(app, "build", example="ctx build --strict\nctx build --select 'sources/handbook+' --json")
+@command(
+    app,
+    "build",
+    example="ctx build --strict\nctx build --select 'sources/handbook+' --json\n"
+    "ctx build --partitions 2026-11-01..2026-11-30",
+)
 def build(
     run: Run,
     select: Annotated[
         str | None, typer.Option(metavar="SELECTION", help="Dagster asset selection, for example 'sources/handbook+'.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 when a file could not be loaded.")] = False,
+    partitions: Annotated[
+        str | None, typer.Option(metavar="FIRST..LAST", help="Build these partitions of partitioned assets instead.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="With --partitions: also those built before.")] = False,
 ) -> None:
     """Read the sources and publish what agents may be shown.
 
-    What has not changed costs nothing. A file that cannot be loaded is reported, and everything else is built.
+    What has not changed costs nothing. A file that cannot be loaded is reported, and everything else is built. With
+    --partitions, build what is missing of a range, one run each; interrupted, the same command goes on.
     """
     from ctx_pipeline.builder import build as build_project
     from ctx_pipeline.cli_tables import build_view
     from ctx_pipeline.errors import InvalidRequest
 
+    if partitions is not None:
+        _build_partitions(run, partitions, select, again=again)
+        return
+    if again:
+        raise InvalidRequest("--again needs --partitions", where="--again", fix="name a range", code="usage")
     report = build_project(run.home, select=select)
     if run.as_json:
         run.emit(report)
@@ -91,6 +106,17 @@ def build(
     if strict and report.errors:
         run.say(f"{len(report.errors)} files or lines were not loaded, and --strict was given")
         raise typer.Exit(InvalidRequest.exit_code)
+
+
+def _build_partitions(run: Run, partitions: str, select: str | None, *, again: bool) -> None:
+    from ctx_pipeline.backfill import build_partitions
+    from ctx_pipeline.cli_tables import backfill_view
+
+    report = build_partitions(run.home, partitions, select, again=again)
+    if run.as_json:
+        run.emit(report)
+    else:
+        run.blocks(backfill_view(report))
 
 
 @command(app, "status", example="ctx status --json")

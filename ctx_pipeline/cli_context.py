@@ -305,3 +305,23 @@ def items_history(run: Run, item_id: ItemId) -> None:
         run.emit(events)
     else:
         run.blocks(history_view(events))
+
+
+@command(items_app, "recalls", example="ctx items recalls\nctx items recalls --since 120 --json", identity=True)
+def items_recalls(
+    run: Run,
+    since: Annotated[int, typer.Option(metavar="N", min=0, help="Only notices after this number.")] = 0,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Most notices.")] = 100,
+) -> None:
+    """Show what your calls were shown and should no longer rely on.
+
+    A version that was superseded, expired, retired, quarantined or too old is recalled from the snapshots that had it.
+    """
+    from ctx_pipeline.cli_tables import recalls_view
+
+    with run.open() as project:
+        notices = project.recalls(since=since, limit=limit, identity=run.identity(project))
+    if run.as_json:
+        run.emit(notices)
+    else:
+        run.blocks(recalls_view(notices, limit, run.hint))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from ctx_pipeline.alerts import Alert
+    from ctx_pipeline.backfill import BackfillReport
     from ctx_pipeline.config import SettingRow
     from ctx_pipeline.contracts import (
         BuildReport,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     )
     from ctx_pipeline.doctor import Diagnosis
     from ctx_pipeline.inspection import ItemRow, Probe
+    from ctx_pipeline.ledger import RecallNotice
     from ctx_pipeline.status import ProjectStatus
 
 Hint = Callable[..., str]
@@ -132,6 +135,46 @@ def _place(error: FileError) -> str:
     return cell(error.path) if error.line is None else f"{cell(error.path)}:{error.line}"
 
 
+def backfill_view(report: BackfillReport) -> list[Block]:
+    """Return what a build of partitions did."""
+    columns = (
+        Column("asset", style="cyan"),
+        *(Column(name, right=True) for name in ("built", "built before")),
+        Column("from"),
+        Column("to"),
+        Column("it has"),
+    )
+    rows = [
+        (
+            part.asset,
+            number(len(part.built)),
+            number(part.skipped),
+            part.built[0] if part.built else "",
+            part.built[-1] if part.built else "",
+            f"{part.first}..{part.last}",
+        )
+        for part in report.assets
+    ]
+    return [Grid("Partitions", columns, rows), Words(f"done in {report.seconds:.1f} s")]
+
+
+def alerts_grid(alerts: Sequence[Alert]) -> Grid:
+    """Return the newest failed runs."""
+    columns = (
+        Column("when"),
+        Column("job"),
+        Column("assets", flexible=TEXT_CELLS),
+        Column("error", style="yellow"),
+        Column("code"),
+        Column("run"),
+    )
+    rows = [
+        (moment(alert.at), alert.job, ", ".join(alert.assets), alert.error, alert.code, alert.run_id[:8])
+        for alert in alerts
+    ]
+    return Grid("Failed runs, newest first", columns, rows)
+
+
 def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
     """Return how fresh a project is."""
     head = f"Project {status.home}"
@@ -165,7 +208,8 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
     )
     lost = [source.name for source in status.sources if source.withheld]
     words = [Words(f"Lost, and served until confirmed\n  {hint('retire', '--source', name)}") for name in lost[:1]]
-    return [Words(head), Grid("Sources", columns, rows), *words]
+    failed = [alerts_grid(status.alerts)] if status.alerts else []
+    return [Words(head), Grid("Sources", columns, rows), *words, *failed]
 
 
 def explain_view(snapshot_id: str, traces: Sequence[ContextDecisionTrace], hint: Hint) -> list[Block]:
@@ -352,6 +396,37 @@ def history_view(events: Sequence[LifecycleEvent]) -> list[Block]:
         for event in events
     ]
     return [Grid("", columns, rows)]
+
+
+def recalls_view(notices: Sequence[RecallNotice], limit: int, hint: Hint) -> list[Block]:
+    """Return recall notices, oldest first."""
+    if not notices:
+        return [Words("Nothing that your calls were shown has been recalled")]
+    columns = (
+        Column("number", right=True),
+        Column("when"),
+        Column("item", flexible=ITEM_CELLS),
+        Column("version", style="dim"),
+        Column("code", style="yellow"),
+        Column("shown in", right=True),
+        Column("newest of yours"),
+    )
+    rows = [
+        (
+            str(notice.sequence),
+            moment(notice.at),
+            notice.item_id,
+            short(notice.version),
+            notice.code,
+            number(notice.snapshots),
+            next(iter(notice.snapshot_ids), ""),
+        )
+        for notice in notices
+    ]
+    blocks: list[Block] = [Grid("Recalled", columns, rows)]
+    if len(notices) == limit:
+        blocks.append(Words(f"The first {limit}; go on with --since {notices[-1].sequence}"))
+    return [*blocks, Words(f"Next\n  {hint('items', 'history', notices[-1].item_id)}")]
 
 
 def snapshots_view(snapshots: Sequence[ContextSnapshot], hint: Hint) -> list[Block]:

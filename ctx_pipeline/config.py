@@ -7,11 +7,21 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from ctx_pipeline.contracts import ContextPolicy, Identity, ModelProfile, Sensitivity, SourceKind, Trust, WhenToLoad
 from ctx_pipeline.contracts.base import Text
@@ -57,9 +67,13 @@ DEFAULT_ENCODINGS = ("o200k_base", "cl100k_base")
 DEFAULT_ARTIFACTS_KEPT = 5
 DEFAULT_MAX_SHRINK = 0.5
 """A feed that is half gone is more often broken than half withdrawn."""
+DEFAULT_RUNS_KEPT = 50
+"""One run takes 0.2 to 1 MB, and Dagster itself keeps them all."""
 MIN_FRESHNESS = timedelta(seconds=60)
 """Dagster refuses shorter freshness windows."""
 MAX_FRESHNESS = timedelta(days=36_500)
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -87,6 +101,13 @@ def _duration(value: Any) -> Any:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+
+def _webhook(value: SecretStr) -> SecretStr:
+    parts = urlsplit(value.get_secret_value())
+    if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK)):
+        raise ValueError("should be an https:// address, or http:// of this machine")
+    return value
 
 
 class Freshness(Section):
@@ -194,11 +215,41 @@ class LedgerSection(Section):
     """SQLAlchemy URL. None: SQLite in `.ctx/state/`."""
 
 
+class DagsterSection(Section):
+    """`[dagster]`: where runs, schedules and event logs are kept."""
+
+    url: SecretStr | None = None
+    """PostgreSQL URL of a database for this project alone. None: SQLite in `.ctx/dagster/`."""
+
+
 class ArtifactSection(Section):
     """`[artifact]`: the serving artifacts."""
 
     keep: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_ARTIFACTS_KEPT
     """How many published artifacts stay for readers and rollback."""
+
+
+class RetentionSection(Section):
+    """`[retention]`: how long what only people look back at is kept."""
+
+    snapshots: Duration | None = None
+    """Snapshots of calls older than this are deleted. None: they are kept."""
+    runs: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_RUNS_KEPT
+    """Finished Dagster runs that stay in the project's own instance, besides those that built what there is now."""
+
+
+class AlertsSection(Section):
+    """`[alerts]`: who is told when a run fails, besides `.ctx/alerts.jsonl`."""
+
+    webhook: Annotated[SecretStr, AfterValidator(_webhook)] | None = None
+    """Address that gets each alert as JSON. None: nobody is called."""
+
+
+class UsageSection(Section):
+    """`[usage]`: the daily roll-up of what calls were shown."""
+
+    since: date | None = None
+    """First day that can be rolled up. None: the day of the oldest snapshot."""
 
 
 class PolicySection(ContextPolicy):
@@ -218,7 +269,11 @@ class ProjectConfig(Section):
     policy: PolicySection = PolicySection()
     engine: EngineSection = EngineSection()
     ledger: LedgerSection = LedgerSection()
+    dagster: DagsterSection = DagsterSection()
     artifact: ArtifactSection = ArtifactSection()
+    retention: RetentionSection = RetentionSection()
+    alerts: AlertsSection = AlertsSection()
+    usage: UsageSection = UsageSection()
     models: tuple[ModelProfile, ...] = ()
 
     def identity_contract(self) -> Identity | None:
@@ -308,6 +363,8 @@ def _shown(value: Any) -> str:
             return "none"
         case bool():
             return str(value).lower()
+        case timedelta():
+            return _seconds(value)
         case Freshness():
             return f"warn {_seconds(value.warn)}, fail {_seconds(value.fail)}"
         case tuple():

@@ -32,8 +32,13 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
     from ctx_pipeline.assets.assemble import assemble_context_job
     from ctx_pipeline.assets.sources import source_assets
     from ctx_pipeline.assets.stages import stage_assets
+    from ctx_pipeline.assets.usage import usage_assets
     from ctx_pipeline.config import ProjectConfig, load_config
     from ctx_pipeline.resources import ContextProjectResource, session_resource
+    from ctx_pipeline.sensors.evictions import evictions
+    from ctx_pipeline.sensors.maintenance import maintenance
+    from ctx_pipeline.sensors.run_failed import run_failed
+    from ctx_pipeline.sensors.source_changes import source_changes
     from ctx_pipeline.sensors.superseded import superseded_versions
 
     home = home.resolve()
@@ -41,10 +46,10 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
     config = load_config(home).config if is_project else ProjectConfig()
     build_all = _build_job(config.project.name if is_project else None)
     return dg.Definitions(
-        assets=[*source_assets(config), *stage_assets(config)],
+        assets=[*source_assets(config), *stage_assets(config), *usage_assets(home, config)],
         jobs=[build_all, assemble_context_job],
         schedules=[_nightly(build_all)],
-        sensors=[superseded_versions, _automation()],
+        sensors=[evictions, maintenance, run_failed, source_changes, superseded_versions, _automation()],
         resources={
             "project": ContextProjectResource(home=str(home)),
             "session": session_resource(home) if session is None else session,
@@ -60,7 +65,8 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
 def _build_job(project: str | None) -> Any:
     return dg.define_asset_job(
         BUILD_JOB,
-        selection=dg.AssetSelection.all(),
+        # Partitioned assets have runs of their own, one a partition.
+        selection=dg.AssetSelection.groups("sources", "stages"),
         description=(
             NO_PROJECT
             if project is None
@@ -87,7 +93,10 @@ def _automation() -> dg.AutomationConditionSensorDefinition:
         "freshness_automation",
         target=dg.AssetSelection.all(),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Reads a source that was never read or whose freshness window runs out, and rebuilds aging stages.",
+        description=(
+            "Reads a source that was never read or whose freshness window runs out, rebuilds aging stages, and rolls "
+            "up each finished day. What failed is tried again once an hour."
+        ),
     )
 
 

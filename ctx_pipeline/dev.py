@@ -85,7 +85,7 @@ def start_dev(
 ) -> Generator[DevServer]:
     """Run the asset graph while the block runs; every process has ended when it returns."""
     home = Path(home).expanduser().resolve()
-    load_config(home)
+    config = load_config(home).config
     if host not in LOOPBACK:
         raise InvalidRequest(
             "the asset graph has no login, so it is served on loopback alone",
@@ -93,20 +93,22 @@ def start_dev(
             fix="use 127.0.0.1, behind a proxy that asks who it is",
             code="not_loopback",
         )
-    from ctx_pipeline.builder import write_instance
+    from ctx_pipeline.dagster_storage import dagster_url, storage_variable, write_instance
 
-    folder = write_instance(home)
-    number = _free_port(host, port)
-    environment = {**os.environ, "CTX_HOME": str(home), "DAGSTER_HOME": str(folder)}
-    url = f"http://[{host}]:{number}" if ":" in host else f"http://{host}:{number}"
+    url = dagster_url(config)
+    with storage_variable(url):
+        folder = write_instance(home, url)
+        number = _free_port(host, port)
+        environment = {**os.environ, "CTX_HOME": str(home), "DAGSTER_HOME": str(folder)}
+    address = f"http://[{host}]:{number}" if ":" in host else f"http://{host}:{number}"
     # A folder of our own: the socket has no login, its path has to be short (108 bytes, unix(7)), and a process that
     # starts in a project would import the project's files under the names of libraries.
     with tempfile.TemporaryDirectory(prefix="ctx-dev-") as scratch, _terminations_interrupt():
         group = _Group(environment, Path(scratch))
         try:
             _start_all(group, Path(scratch), host, number, log_level)
-            server = DevServer(url, group)
-            _wait_until_up(group, lambda: _answers(f"{url}/server_info"))
+            server = DevServer(address, group)
+            _wait_until_up(group, lambda: _answers(f"{address}/server_info"))
             yield server
         finally:
             group.stop()

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +28,9 @@ NO_DISK_BYTES = 64 * 1024**2
 
 LOCKS = (".ctx/build.lock", ".ctx/state/store/.write.lock")
 """Files that builds and writers lock. The lock goes with the process, the file stays."""
+
+RECENT = timedelta(days=7)
+"""How long a failed run is worth a look."""
 
 SAMPLE = "GMV by region 华东区成交总额"
 
@@ -78,6 +82,7 @@ def diagnose(home: Path) -> Diagnosis:
         ("tokenizers", _tokenizers),
         ("dagster", _dagster),
         ("build lock", _build_lock),
+        ("alerts", _alerts),
     )
     for name, check in of_project:
         if loaded:
@@ -291,6 +296,25 @@ def _build_lock(loaded: LoadedConfig) -> Check:
             "build lock", "warn", f"held: {', '.join(held)}", "a build is running; wait for it", "build_running"
         )
     return Check("build lock", "ok", "free")
+
+
+def _alerts(loaded: LoadedConfig) -> Check:
+    from ctx_pipeline.alerts import newest_alerts
+
+    recent = [alert for alert in newest_alerts(loaded.home, 100) if datetime.now(UTC) - alert.at < RECENT]
+    if not recent:
+        return Check("alerts", "ok", f"no failed run in {RECENT.days} days")
+    newest = recent[0]
+    assets = ", ".join(newest.assets) or newest.job
+    code = f" ({newest.code})" if newest.code else ""
+    return Check(
+        "alerts",
+        "warn",
+        f"{len(recent)} failed runs in {RECENT.days} days; the newest, {newest.at:%Y-%m-%d %H:%M}Z: {assets}, "
+        f"{newest.error}{code}",
+        f"open run {newest.run_id[:8]} in `ctx dev`",
+        "run_failed",
+    )
 
 
 __all__ = ["Check", "Diagnosis", "diagnose"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +15,9 @@ from ctx_pipeline.index.reader import ServingView
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages.codebook import KINDS
 from ctx_pipeline.text import sha256_hex
+
+if TYPE_CHECKING:
+    from ctx_pipeline.ledger import RecallNotice
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class ItemRow:
     tokens: int
     """Exact tokens of the full rendition."""
     shown: int
-    """Snapshots that showed this version, as of the last roll-up."""
+    """Snapshots that showed this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,36 @@ def inspect_why_not(view: ServingView, item_id: str, viewer: Viewer, clock: Cloc
     if not probes:
         raise _not_found(item_id)
     return probes
+
+
+def inspect_recalls(
+    view: ServingView,
+    notices: Iterable[RecallNotice],
+    viewer: Viewer,
+    clock: Clock,
+    is_own: Callable[[str], bool],
+) -> tuple[RecallNotice, ...]:
+    """Return the notices about versions that this viewer may know of, each with the viewer's own snapshots.
+
+    `snapshots` still counts those of the whole tenant.
+    """
+
+    @cache
+    def named(item_id: str) -> frozenset[str]:
+        try:
+            return frozenset(probe.version for probe in inspect_why_not(view, item_id, viewer, clock))
+        except NotFound:
+            return frozenset()
+
+    return tuple(
+        replace(
+            notice,
+            snapshot_ids=tuple(filter(is_own, notice.snapshot_ids)),
+            pruned_ids=tuple(filter(is_own, notice.pruned_ids)),
+        )
+        for notice in notices
+        if notice.tenant == viewer.tenant and notice.version in named(notice.item_id)
+    )
 
 
 def inspect_expand(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ctx_pipeline.config import LedgerSection, SourceConfig, load_config
 from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
-from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer, write_table
+from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
 from ctx_pipeline.index.catalogue import Row, latest_versions, make_rows, tenant_slices
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
@@ -360,11 +360,10 @@ class Pipeline:
 
     def context_snapshots(self) -> StageResult:
         """Roll the stored snapshots up into how often each item was shown, for `ctx items`."""
-        from ctx_pipeline.stages import snapshot
+        from ctx_pipeline.exposure import write_totals
 
-        table = snapshot.batch(snapshot.ExposureRow(*row) for row in self.ledger.exposures())
-        digest = write_table(self.layout.derived / snapshot.EXPOSURE_FILE, table)
-        return StageResult(table.num_rows, digest, {})
+        rows, digest, days = write_totals(self.layout.derived, self.ledger)
+        return StageResult(rows, digest, {"finished_days": days})
 
     def _embedding(self, done: int, total: int) -> None:
         self.progress("embedding", done, total)

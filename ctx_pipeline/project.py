@@ -25,13 +25,20 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.engine import Call, Engine, GateRefusal
 from ctx_pipeline.errors import InvalidRequest, NotPermitted
+from ctx_pipeline.exposure import shown_counts
 from ctx_pipeline.index.artifact import Layout
-from ctx_pipeline.inspection import ItemRow, Probe, inspect_expand, inspect_items, inspect_why_not
+from ctx_pipeline.inspection import (
+    ItemRow,
+    Probe,
+    inspect_expand,
+    inspect_items,
+    inspect_recalls,
+    inspect_why_not,
+)
 from ctx_pipeline.pipeline import open_ledger
 from ctx_pipeline.profiles import model_profile
 from ctx_pipeline.records import SnapshotReader
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages.snapshot import shown_counts
 from ctx_pipeline.status import ProjectStatus, project_status
 from ctx_pipeline.text import canonical_json, repair_json
 
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.contracts import LifecycleEvent
     from ctx_pipeline.index.embedder import Embedder
     from ctx_pipeline.index.reader import ServingIndex
-    from ctx_pipeline.ledger import Ledger, SnapshotRecord
+    from ctx_pipeline.ledger import Ledger, RecallNotice, SnapshotRecord
 
 
 class ContextProject:
@@ -238,7 +245,7 @@ class ContextProject:
             source=source,
             limit=limit,
             encoding=self._encoding,
-            shown=shown_counts(Layout(self.home).derived, viewer.tenant),
+            shown=shown_counts(Layout(self.home).derived, self.ledger, viewer.tenant),
         )
 
     def history(self, item_id: str, *, identity: Identity | None = None) -> tuple[LifecycleEvent, ...]:
@@ -250,6 +257,26 @@ class ContextProject:
         viewer, clock = self._looking(identity, None, None)
         named = {probe.version for probe in inspect_why_not(self.index.view(), item_id, viewer, clock)}
         return tuple(event for event in self.ledger.events_for(viewer.tenant, item_id) if event.version in named)
+
+    def recalls(
+        self, *, since: int = 0, limit: int = 100, identity: Identity | None = None
+    ) -> tuple[RecallNotice, ...]:
+        """Return word of item versions that calls were shown and that are out of use now, oldest first.
+
+        Only versions that this identity may know of, each with this identity's own snapshots; `snapshots` counts all.
+        `since` is the `sequence` of the last notice already seen.
+        """
+        who = self.identity(identity)
+        viewer, clock = self._looking(who, None, None)
+        found: list[RecallNotice] = []
+        while len(found) < limit and (page := self.ledger.recalls(who.tenant, since=since, limit=limit)):
+            since = page[-1].sequence or 0
+            found += inspect_recalls(self.index.view(), page, viewer, clock, lambda key: self._owns(key, who))
+        return tuple(found[:limit])
+
+    def _owns(self, snapshot_id: str, who: Identity) -> bool:
+        kept = self.ledger.snapshot(snapshot_id) or self.ledger.pruned(snapshot_id)
+        return kept is not None and (kept.tenant, kept.principal) == (who.tenant, who.principal)
 
     def snapshots(self, *, identity: Identity | None = None, limit: int = 20) -> tuple[ContextSnapshot, ...]:
         """Return this identity's latest snapshots, newest first."""

@@ -49,10 +49,13 @@ class SnapshotReader:
         """Return a snapshot of this very principal.
 
         Raises:
-            NotFound: there is none; somebody else's answers the same.
+            NotFound: there is none, somebody else's answers the same; or it was pruned (`snapshot_pruned`).
         """
         record = self._ledger.snapshot(snapshot_id)
-        if record is None or record.tenant != identity.tenant or record.principal != identity.principal:
+        if record is None or (record.tenant, record.principal) != (identity.tenant, identity.principal):
+            pruned = self._ledger.pruned(snapshot_id) if record is None else None
+            if pruned is not None and (pruned.tenant, pruned.principal) == (identity.tenant, identity.principal):
+                raise pruned.error()
             raise NotFound(
                 "no such snapshot for this identity",
                 where=f"snapshot {snapshot_id[:80]!r}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from ctx_pipeline.alerts import Alert, newest_alerts
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.index.artifact import Layout, read_pointer
 
@@ -44,6 +45,8 @@ class ProjectStatus:
     embedder: str | None
     overlay_sequence: int
     sources: tuple[SourceStatus, ...]
+    alerts: tuple[Alert, ...] = ()
+    """The newest failed runs, newest first."""
 
 
 def _withheld(errors: Iterable[FileError]) -> int:
@@ -85,4 +88,5 @@ def project_status(loaded: LoadedConfig, ledger: Ledger, at: datetime) -> Projec
         embedder=None if pointer is None else pointer["generation"]["embedder"],
         overlay_sequence=ledger.overlay_sequence(),
         sources=tuple(rows),
+        alerts=newest_alerts(loaded.home),
     )

@@ -251,7 +251,11 @@ def _tables() -> list[tuple[str, type[BaseModel], str]]:
         ("[policy.weights]", contracts.RankWeights, "The score of an item is the weighted sum of its features."),
         ("[engine]", config.EngineSection, ""),
         ("[ledger]", config.LedgerSection, ""),
+        ("[dagster]", config.DagsterSection, ""),
         ("[artifact]", config.ArtifactSection, ""),
+        ("[retention]", config.RetentionSection, ""),
+        ("[alerts]", config.AlertsSection, "See [be told of failures](../how-to/run-under-dagster.md)."),
+        ("[usage]", config.UsageSection, ""),
         ("[[models]]", contracts.ModelProfile, "A profile with the `model_id` of a shipped one replaces it."),
     ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ctx_pipeline.errors import Unavailable
+from ctx_pipeline.errors import CtxError, Unavailable
 
 if TYPE_CHECKING:
     from ctx_pipeline.build_progress import BuildProgress
@@ -36,13 +36,23 @@ class BuildSession:
 
     @contextmanager
     def step(self, asset: str) -> Generator[Pipeline]:
-        """Tell of one asset's work, and keep what it raises: Dagster keeps only its text."""
+        """Tell of one asset's work, and keep what it raises: Dagster keeps only its text.
+
+        A typed error fails the step with its code; the step is tried again only when that can help.
+        """
         self.progress.started(asset)
         try:
             yield self.pipeline
+        except CtxError as raised:
+            self.errors[asset] = raised
+            raise dg.Failure(
+                str(raised), metadata={"code": raised.stable_code}, allow_retries=raised.retryable
+            ) from raised
         except BaseException as raised:
             self.errors[asset] = raised
             raise
+        # An earlier attempt may have failed.
+        self.errors.pop(asset, None)
         self.progress.finished(asset)
 
 

@@ -1,4 +1,4 @@
-"""Rebuild the serving artifact when the record has moved past it, and log what it no longer injects."""
+"""Rebuild the serving artifact when the record has moved past it."""
 
 # pyright: reportUnknownMemberType=false
 # Dagster's annotations leave type parameters out.
@@ -28,29 +28,20 @@ MAX_ATTEMPTS = 3
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
         "Looks every 30 seconds whether the item store, the overlay (retired, quarantined, forgotten, revoked) or the "
-        "settings have moved past the published serving artifact, and then requests one run of the stages. Versions "
-        "that the published artifact has superseded get their `superseded` and `evicted` lifecycle events."
+        "settings have moved past the published serving artifact, and then requests one run of the stages."
     ),
 )
 def superseded_versions(
     context: dg.SensorEvaluationContext, project: ContextProjectResource
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request a run when the artifact is behind, and record supersessions."""
-    from ctx_pipeline.lifecycle_sweep import record_supersessions
-
+    """Request a run when the artifact is behind."""
     if not (Path(project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
     with project.pipeline() as pipeline:
-        sweep = record_supersessions(pipeline, cursor=context.cursor or "")
         request, reason = _request(context, pipeline)
-    note = f"{sweep.recorded} lifecycle events recorded" if sweep.recorded else ""
     if request is None:
-        return dg.SensorResult(
-            skip_reason=dg.SkipReason("; ".join(part for part in (reason, note) if part)), cursor=sweep.cursor
-        )
-    if note:
-        context.log.info(note)
-    return dg.SensorResult(run_requests=[request], cursor=sweep.cursor)
+        return dg.SensorResult(skip_reason=dg.SkipReason(reason))
+    return dg.SensorResult(run_requests=[request])
 
 
 def _request(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> tuple[dg.RunRequest | None, str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.postgres_server import Server, running_server
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -14,6 +17,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """Run one Postgres server for the whole session; each test makes a database of its own in it."""
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -233,7 +233,7 @@ def test_the_dagster_settings_of_the_repository_are_accepted(tmp_path: Path):
 def test_a_project_starts_with_the_dagster_settings_of_the_repository():
     import yaml
 
-    from ctx_pipeline.builder import INSTANCE_TEMPLATE
+    from ctx_pipeline.dagster_storage import INSTANCE_TEMPLATE
 
     ours = yaml.safe_load((REPOSITORY / "dagster.yaml").read_text(encoding="utf-8"))
     project = yaml.safe_load(INSTANCE_TEMPLATE)

@@ -182,6 +182,21 @@ def test_a_missing_text_is_corrupt(home: Path):
             project.replay(pack.snapshot_id, ANA)
 
 
+def test_a_pruned_snapshot_says_so_to_its_owner_and_to_nobody_else(home: Path):
+    with open_project(home) as project:
+        old = project.assemble(ask(), at=NOW - timedelta(days=90), durable=True).snapshot_id
+        kept = project.assemble(ask(), at=NOW, durable=True).snapshot_id
+        project.ledger.prune_snapshots(NOW - timedelta(days=60))
+        for call in (project.replay, project.explain):
+            with pytest.raises(NotFound) as told:
+                call(old, ANA)
+            assert told.value.stable_code == "snapshot_pruned"
+        with pytest.raises(NotFound) as refused:
+            project.replay(old, ANA.model_copy(update={"principal": "bob"}))
+        assert refused.value.stable_code == "not_found"
+        assert project.replay(kept, ANA).snapshot_id == kept
+
+
 def test_a_tampered_pack_does_not_have_its_hash(home: Path):
     with open_project(home) as project:
         pack = project.assemble(ask(), at=NOW, durable=True)

@@ -239,6 +239,20 @@ def _drop_old(layout: Layout, current: str, keep: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def prune_artifacts(layout: Layout, keep: int) -> int:
+    """Remove published artifacts beyond the newest `keep`, never the current one; return how many went.
+
+    Readers keep the files they have opened. Call it holding the build lock.
+    """
+    pointer = read_pointer(layout)
+    if pointer is None:
+        return 0
+    before = sum(1 for path in layout.artifacts.iterdir() if not path.name.startswith("."))
+    (layout.derived / "staging").mkdir(exist_ok=True)
+    _drop_old(layout, pointer["artifact"], keep)
+    return before - sum(1 for path in layout.artifacts.iterdir() if not path.name.startswith("."))
+
+
 def read_pointer(layout: Layout) -> dict[str, Any] | None:
     """Return what the pointer names; None when nothing has been published."""
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -119,6 +120,7 @@ class ArtifactReader:
         self.tenants: dict[str, tuple[int, int]] = {
             tenant: (first, last) for tenant, (first, last) in self.manifest["tenants"].items()
         }
+        self._tenant_starts = sorted((first, tenant) for tenant, (first, last) in self.tenants.items() if first < last)
         self.sources: list[dict[str, Any]] = self.manifest["sources"]
         self._read_columns(tables)
         try:
@@ -177,6 +179,10 @@ class ArtifactReader:
         """Return the text of a rendition; the full one where a compact one would save too little."""
         value = self._blocks[rendition][row].as_py()
         return value if value is not None else self._blocks[Rendition.FULL][row].as_py()
+
+    def tenant_of(self, row: int) -> str:
+        """Return the tenant of a row."""
+        return self._tenant_starts[bisect_right(self._tenant_starts, row, key=lambda start: start[0]) - 1][1]
 
     def find(self, tenant: str, item_id: str) -> range:
         """Return the rows of an item's versions, oldest first; an empty range when there is none."""

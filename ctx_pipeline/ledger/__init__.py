@@ -14,6 +14,8 @@ from ctx_pipeline.ledger.records import (
     Exposure,
     OverlayCode,
     OverlayEntry,
+    PrunedSnapshot,
+    RecallNotice,
     SnapshotRecord,
     SourceObservation,
 )
@@ -27,6 +29,8 @@ __all__ = [
     "Ledger",
     "OverlayCode",
     "OverlayEntry",
+    "PrunedSnapshot",
+    "RecallNotice",
     "SnapshotRecord",
     "SourceObservation",
     "check_transition",

@@ -22,6 +22,7 @@ from ctx_pipeline.errors import ConfigError, Unavailable
 from ctx_pipeline.ledger.faults import typed_errors
 from ctx_pipeline.ledger.migrations import SCHEMA_VERSION, migrate, require_known, stored_version
 from ctx_pipeline.ledger.schema import COUNTERS
+from ctx_pipeline.ledger.server import ONE_STATEMENT, ONE_VIEW, make_server_engine
 
 BUSY_TIMEOUT_SECONDS = 15.0
 WAL_CHECKPOINT_PAGES = 4_000
@@ -92,12 +93,7 @@ class Database:
     def _make_engine(self) -> Engine:
         # Statements carry content: a driver's error text must never repeat it.
         if self.path is None:
-            try:
-                return create_engine(self._url, hide_parameters=True)
-            except (ArgumentError, ImportError) as missing:
-                name = self._url.drivername
-                fix = "install the driver that the URL names, for example `pip install 'psycopg[binary]'`"
-                raise Unavailable(f"no driver for {name!r}", where=self.where, fix=fix, code="no_driver") from missing
+            return make_server_engine(self._url, self.where)
         engine = create_engine("sqlite://", creator=self._connect, poolclass=QueuePool, hide_parameters=True)
         event.listen(engine, "begin", _begin)
         return engine
@@ -192,7 +188,7 @@ class Database:
         """Open one consistent view of the database."""
         self._require_open()
         with typed_errors(self.where), self._engine.connect() as raw:
-            connection = raw.execution_options(**{_READ_ONLY: True})
+            connection = raw.execution_options(**({_READ_ONLY: True} if self.path else ONE_VIEW))
             with connection.begin():
                 yield connection
 
@@ -206,7 +202,9 @@ class Database:
     def counters(self) -> tuple[int, int]:
         """Return (overlay sequence, source revision) as committed now, by any process. Tens of microseconds."""
         if self.path is None:
-            with self.read() as connection:
+            self._require_open()
+            # One round trip: no transaction is begun and ended around it.
+            with typed_errors(self.where), self._engine.connect().execution_options(**ONE_STATEMENT) as connection:
                 row = connection.execute(select(COUNTERS.c.overlay_sequence, COUNTERS.c.source_revision)).one()
             return int(row[0]), int(row[1])
         try:
@@ -265,12 +263,16 @@ def _begin(connection: Connection) -> None:
 def _as_url(url: str | Path) -> URL:
     if isinstance(url, Path) or "://" not in url:
         return URL.create("sqlite", database=str(url))
+    fix = "write sqlite:///path or postgresql://user@host/database"
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise ConfigError(
-            "the ledger's URL cannot be read", fix="write sqlite:///path or postgresql+psycopg://…"
-        ) from error
+    except (ArgumentError, ValueError):
+        # Neither the URL nor the cause's text is repeated: there may be a password in it.
+        raise ConfigError("the ledger's URL cannot be read", where="ledger URL", fix=fix) from None
+    if parsed.drivername in ("postgres", "postgresql"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError(f"no ledger can be kept in {parsed.get_backend_name()!r}", where="ledger URL", fix=fix)
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise ConfigError("the ledger needs a file", where="ledger URL", fix="write sqlite:///path/to/ledger.db")
     return parsed

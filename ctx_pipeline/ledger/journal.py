@@ -18,7 +18,18 @@ from ctx_pipeline.errors import Conflict, InvalidRequest, NotFound
 from ctx_pipeline.ledger.counters import draw, draw_overlay, touch_sources
 from ctx_pipeline.ledger.lifecycle import check_transition
 from ctx_pipeline.ledger.records import OVERLAY_CODES, OverlayEntry, SourceObservation, from_micros, to_micros
-from ctx_pipeline.ledger.schema import EVENTS, OVERLAY, SNAPSHOT_ITEMS, SNAPSHOTS, SOURCES, USAGE, USED, upsert
+from ctx_pipeline.ledger.retention import select_pruned
+from ctx_pipeline.ledger.schema import (
+    EVENTS,
+    OVERLAY,
+    SNAPSHOT_ITEMS,
+    SNAPSHOTS,
+    SOURCES,
+    USAGE,
+    USED,
+    insert_rows,
+    upsert,
+)
 from ctx_pipeline.text import canonical_json, repair, sha256_hex
 
 _ERRORS = TypeAdapter(tuple[FileError, ...])
@@ -36,7 +47,7 @@ def insert_events(connection: Connection, events: Sequence[LifecycleEvent]) -> N
         first, _ = draw(connection, len(unnumbered))
         rows += [_event_row(event, first + n) for n, event in enumerate(unnumbered)]
     if rows:
-        connection.execute(insert(EVENTS), rows)
+        insert_rows(connection, EVENTS, rows)
 
 
 def check_events(events: Iterable[LifecycleEvent]) -> None:
@@ -271,5 +282,7 @@ def _require_snapshot(connection: Connection, snapshot_id: str) -> tuple[int, st
     query = select(SNAPSHOTS.c.sequence, SNAPSHOTS.c.tenant).where(SNAPSHOTS.c.snapshot_id == snapshot_id)
     row = connection.execute(query).first()
     if row is None:
+        if (pruned := select_pruned(connection, snapshot_id)) is not None:
+            raise pruned.error()
         raise NotFound("no such snapshot", where=f"snapshot {snapshot_id!r}", fix="use the snapshot_id of a pack")
     return row[0], row[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -14,15 +14,25 @@ from sqlalchemy import func, select, text
 
 from ctx_pipeline.contracts.trace import LifecycleEvent
 from ctx_pipeline.errors import Corrupt, InvalidRequest
-from ctx_pipeline.ledger import journal
+from ctx_pipeline.ledger import journal, retention
 from ctx_pipeline.ledger.counters import draw
 from ctx_pipeline.ledger.database import Database
+from ctx_pipeline.ledger.lives import Life, select_life, select_lives
 from ctx_pipeline.ledger.migrations import stored_version
-from ctx_pipeline.ledger.records import Exposure, OverlayEntry, SnapshotRecord, SourceObservation
-from ctx_pipeline.ledger.schema import BLOBS, EVENTS, OVERLAY, SNAPSHOT_ITEMS, SNAPSHOTS, SOURCES, USAGE, USED
+from ctx_pipeline.ledger.recalls import check_recalls, insert_recalls, last_recall, select_recalls
+from ctx_pipeline.ledger.records import (
+    Exposure,
+    OverlayEntry,
+    PrunedSnapshot,
+    RecallNotice,
+    SnapshotRecord,
+    SourceObservation,
+)
+from ctx_pipeline.ledger.rollup import DayMark, select_marks, select_tokens
+from ctx_pipeline.ledger.schema import BLOBS, EVENTS, OVERLAY, RECALLS, SNAPSHOT_ITEMS, SNAPSHOTS, SOURCES, USAGE, USED
 from ctx_pipeline.ledger.snapshots import SnapshotStore
 
-_COUNTED = (EVENTS, OVERLAY, SOURCES, BLOBS, SNAPSHOTS, SNAPSHOT_ITEMS, USED, USAGE)
+_COUNTED = (EVENTS, OVERLAY, RECALLS, SOURCES, BLOBS, SNAPSHOTS, SNAPSHOT_ITEMS, USED, USAGE)
 _OPEN: weakref.WeakKeyDictionary[Ledger, tuple[SnapshotStore, Database]] = weakref.WeakKeyDictionary()
 
 
@@ -81,21 +91,52 @@ class Ledger:
         with self._database.write() as connection:
             return draw(connection, n)[0]
 
-    def append_events(self, events: Sequence[LifecycleEvent]) -> None:
-        """Append lifecycle events, all or none. An event delivered before, with its sequence, changes nothing.
+    def append_events(self, events: Sequence[LifecycleEvent], *, recalls: Sequence[RecallNotice] = ()) -> None:
+        """Append lifecycle events and recall notices, all or none.
+
+        An event delivered before, with its sequence, changes nothing. Nor does a second notice about the same tenant,
+        item, version and code, until the version is restored.
 
         Raises:
             Conflict: a step is not legal (`illegal_transition`), or another event has a sequence (`sequence_reused`).
+            InvalidRequest: a notice counts fewer snapshots than it names.
         """
         journal.check_events(events)
-        if events:
+        check_recalls(recalls)
+        if events or recalls:
             with self._database.write() as connection:
-                journal.insert_events(connection, events)
+                if events:
+                    journal.insert_events(connection, events)
+                if recalls:
+                    insert_recalls(connection, recalls)
+
+    def recalls(self, tenant: str | None = None, *, since: int = 0, limit: int = 100) -> tuple[RecallNotice, ...]:
+        """Return recall notices after the number `since`, in order; of every tenant when `tenant` is None.
+
+        A notice keeps the ids of snapshots that were pruned later, and says which they are.
+        """
+        with self._database.read() as connection:
+            return select_recalls(connection, tenant, since, limit)
+
+    def recall_sequence(self) -> int:
+        """Return the number of the last recall notice; 0 when there is none."""
+        with self._database.read() as connection:
+            return last_recall(connection)
 
     def events_for(self, tenant: str, item_id: str) -> tuple[LifecycleEvent, ...]:
         """Return the life of an item, all versions, by sequence."""
         with self._database.read() as connection:
             return journal.select_events(connection, tenant, item_id)
+
+    def life(self, tenant: str, item_id: str, version: str) -> Life:
+        """Return the states of a version since it was last created or restored; empty when the log has none."""
+        with self._database.read() as connection:
+            return select_life(connection, tenant, item_id, version)
+
+    def lives(self) -> dict[tuple[str, str, str], Life]:
+        """Return, by tenant, item and version, the lives of versions that anything happened to after `created`."""
+        with self._database.read() as connection:
+            return select_lives(connection)
 
     # --- overlay
 
@@ -220,9 +261,47 @@ class Ledger:
         """Return the principals and the agents that were ever shown an item version, each in order."""
         return self._snapshots.audience(tenant, item_id, version)
 
-    def exposures(self) -> tuple[tuple[str, str, str, int, int, int], ...]:
-        """Return (tenant, item, version, shown, left out, cited) of every item version that was ever a candidate."""
-        return self._snapshots.exposures()
+    def exposures(
+        self, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[tuple[str, str, str, int, int, int], ...]:
+        """Return (tenant, item, version, shown, left out, cited) of every item version that was a candidate.
+
+        Counted are the stored snapshots made from `since` on and before `until`; None is no limit.
+        """
+        return self._snapshots.exposures(since, until)
+
+    def snapshot_days(self) -> tuple[date, ...]:
+        """Return the UTC days on which stored snapshots were made, in order."""
+        self._snapshots.queue.settle()
+        with self._database.read() as connection:
+            return retention.select_days(connection)
+
+    def day_marks(self) -> dict[date, DayMark]:
+        """Return, by UTC day of which snapshots are stored, what tells whether anything was added to it."""
+        self._snapshots.queue.settle()
+        with self._database.read() as connection:
+            return select_marks(connection)
+
+    def shown_tokens(self, since: datetime, until: datetime) -> dict[tuple[str, str, str], int]:
+        """Return, by tenant, item and version, the tokens it took in packs made from `since` on and before `until`."""
+        self._snapshots.queue.settle()
+        with self._database.read() as connection:
+            return select_tokens(connection, since, until)
+
+    def prune_snapshots(self, before: datetime, *, limit: int = 1000) -> int:
+        """Delete the oldest snapshots made before an instant, at most `limit`; return how many there were.
+
+        With each go its items, its reports, and the texts that no other snapshot needs. What other writers do waits
+        meanwhile: call again until it returns less than `limit`. The file keeps its size; the room is used again.
+        """
+        self._snapshots.queue.flush()
+        with self._database.write() as connection:
+            return retention.prune(connection, before, limit)
+
+    def pruned(self, snapshot_id: str) -> PrunedSnapshot | None:
+        """Return what is left of a snapshot that was pruned; None when it was not."""
+        with self._database.read() as connection:
+            return retention.select_pruned(connection, snapshot_id)
 
     # --- what agents report back
 

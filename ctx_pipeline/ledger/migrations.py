@@ -1,76 +1,44 @@
-"""Numbered changes of the stored schema. A migration, once released, is never edited."""
+"""Brings a database to the schema of this release. The steps are Alembic revisions in `versions/`.
+
+A revision, once released, is never edited. Alembic is loaded only when there is something to do. No `env.py`,
+`alembic.ini` or module-level proxy (`alembic.op`, `alembic.context`) is used: the connection is the caller's, and two
+threads may migrate two ledgers at the same time.
+"""
+
+# pyright: reportPrivateUsage=false
+# `ScriptDirectory._upgrade_revs` is what Alembic's documentation of programmatic use calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
 from ctx_pipeline.errors import Corrupt, Unavailable
 
-Migration = Callable[[Connection], None]
+if TYPE_CHECKING:
+    from alembic.operations import Operations
+    from alembic.runtime.migration import MigrationContext
 
-_V1 = """
-CREATE TABLE counters (
-    id {int64} PRIMARY KEY CHECK (id = 1),
-    sequence {int64} NOT NULL, overlay_sequence {int64} NOT NULL,
-    source_revision {int64} NOT NULL, blob_revision {int64} NOT NULL);
-INSERT INTO counters VALUES (1, 0, 0, 0, 0);
-CREATE TABLE events (
-    sequence {int64} PRIMARY KEY, tenant TEXT NOT NULL, item_id TEXT NOT NULL, version TEXT NOT NULL,
-    from_state TEXT, to_state TEXT NOT NULL, reason TEXT NOT NULL, at {int64} NOT NULL, actor TEXT NOT NULL,
-    snapshot_id TEXT, schema_version TEXT NOT NULL);
-CREATE INDEX events_by_item ON events (tenant, item_id);
-CREATE TABLE overlay (
-    sequence {int64} PRIMARY KEY, code TEXT NOT NULL, tenant TEXT NOT NULL, item_id TEXT NOT NULL, version TEXT,
-    principal TEXT, group_name TEXT, effective_at {int64} NOT NULL, recorded_at {int64} NOT NULL,
-    actor TEXT NOT NULL, reason TEXT NOT NULL);
-CREATE TABLE sources (
-    name TEXT PRIMARY KEY NOT NULL, kind TEXT NOT NULL, observed_at {int64} NOT NULL, succeeded_at {int64},
-    fingerprint TEXT NOT NULL, status TEXT NOT NULL, items {int64} NOT NULL,
-    errors_json TEXT NOT NULL, files_json TEXT NOT NULL);
-CREATE TABLE blobs (hash TEXT PRIMARY KEY NOT NULL, text TEXT NOT NULL);
-CREATE TABLE snapshots (
-    sequence {int64} PRIMARY KEY, snapshot_id TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, principal TEXT NOT NULL,
-    created_at {int64} NOT NULL, run_id TEXT NOT NULL, turn_id TEXT NOT NULL, session_id TEXT, hash TEXT NOT NULL,
-    snapshot_json TEXT NOT NULL, pack_json TEXT, trace_json TEXT NOT NULL, request_json TEXT NOT NULL,
-    status TEXT NOT NULL);
-CREATE INDEX snapshots_by_owner ON snapshots (tenant, principal, sequence);
-CREATE INDEX snapshots_by_tenant ON snapshots (tenant, sequence);
-CREATE TABLE snapshot_items (
-    tenant TEXT NOT NULL, item_id TEXT NOT NULL,
-    snapshot_sequence {int64} NOT NULL REFERENCES snapshots (sequence), version TEXT NOT NULL,
-    rendition TEXT, selected BOOLEAN NOT NULL,
-    PRIMARY KEY (tenant, item_id, snapshot_sequence, version)){clustered};
-CREATE TABLE used (
-    tenant TEXT NOT NULL, item_id TEXT NOT NULL,
-    snapshot_sequence {int64} NOT NULL REFERENCES snapshots (sequence), used_at {int64} NOT NULL,
-    PRIMARY KEY (tenant, item_id, snapshot_sequence)){clustered};
-CREATE TABLE usage (
-    snapshot_sequence {int64} NOT NULL REFERENCES snapshots (sequence), digest TEXT NOT NULL,
-    sequence {int64} NOT NULL, reported_at {int64} NOT NULL, usage_json TEXT NOT NULL,
-    PRIMARY KEY (snapshot_sequence, digest)){clustered}
-"""
+SCHEMA_VERSION = 3
+"""Number of the newest revision in `versions/`; a test holds the two together."""
+VERSION_TABLE = "ledger_version"
+"""Not Alembic's default: whoever shares the database may use that."""
+VERSIONS = Path(__file__).parent / "versions"
+
+_FORMER_TABLE = "meta"
+"""Where the version was kept before revision 0003."""
 
 
-def _run(connection: Connection, statements: str) -> None:
-    on_sqlite = connection.dialect.name == "sqlite"
+def run(op: Operations, statements: str) -> None:
+    """Execute statements that end in semicolons, with the words in which databases differ put in."""
+    on_sqlite = op.get_context().dialect.name == "sqlite"
     # In SQLite only `INTEGER PRIMARY KEY` is the row's own key, and a table clustered by its key needs one tree only.
     words = {"int64": "INTEGER" if on_sqlite else "BIGINT", "clustered": " WITHOUT ROWID" if on_sqlite else ""}
     for statement in statements.format(**words).split(";"):
-        connection.execute(text(statement))
-
-
-def to_version_1(connection: Connection) -> None:
-    """Create the first schema."""
-    _run(connection, _V1)
-
-
-MIGRATIONS: tuple[Migration, ...] = (to_version_1,)
-"""The function at index n takes version n to version n + 1."""
-
-SCHEMA_VERSION = len(MIGRATIONS)
+        op.execute(statement)
 
 
 def stored_version(connection: Connection) -> int:
@@ -82,10 +50,14 @@ def stored_version(connection: Connection) -> int:
     tables = inspect(connection).get_table_names()
     if not tables:
         return 0
-    version = connection.execute(text("SELECT schema_version FROM meta")).scalar() if "meta" in tables else None
-    if not isinstance(version, int):
+    version: Any = None
+    if VERSION_TABLE in tables:
+        version = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()  # noqa: S608
+    elif _FORMER_TABLE in tables:
+        version = connection.execute(text(f"SELECT schema_version FROM {_FORMER_TABLE}")).scalar()  # noqa: S608
+    if not str(version).isdecimal():
         raise Corrupt("the database is not a ledger", fix="name another file or database", code="not_a_ledger")
-    return version
+    return int(version)
 
 
 def require_known(version: int, newest: int = SCHEMA_VERSION) -> None:
@@ -102,15 +74,23 @@ def require_known(version: int, newest: int = SCHEMA_VERSION) -> None:
         )
 
 
-def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:
-    """Bring the schema up to date inside the caller's transaction and return its version. Idempotent."""
+def migrate(connection: Connection, versions: Path = VERSIONS) -> None:
+    """Bring the schema up to date inside the caller's transaction, which excludes other writers. Idempotent."""
+    from alembic.operations import Operations
+    from alembic.script import ScriptDirectory
+
+    script = ScriptDirectory(str(versions.parent), version_locations=[str(versions)])
+    newest = int(script.get_current_head() or 0)
     version = stored_version(connection)
-    require_known(version, len(migrations))
-    if version == 0:
-        connection.execute(text("CREATE TABLE meta (schema_version INTEGER NOT NULL)"))
-        connection.execute(text("INSERT INTO meta VALUES (0)"))
-    for step in migrations[version:]:
-        step(connection)
-    if version < len(migrations):
-        connection.execute(text("UPDATE meta SET schema_version = :version"), {"version": len(migrations)})
-    return len(migrations)
+    require_known(version, newest)
+    context = migration_context(connection, fn=lambda revision, _: script._upgrade_revs("head", revision))  # type: ignore[arg-type]
+    if version and not inspect(connection).has_table(VERSION_TABLE):
+        context.stamp(script, f"{version:04}")
+    context.run_migrations(op=Operations(context))
+
+
+def migration_context(connection: Connection, **options: Any) -> MigrationContext:
+    """Return Alembic's view of this ledger."""
+    from alembic.runtime.migration import MigrationContext
+
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, **options})

@@ -8,12 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
 from ctx_pipeline.contracts.report import FileError, SourceFile
-from ctx_pipeline.errors import InvalidRequest
+from ctx_pipeline.errors import InvalidRequest, NotFound
 
 OverlayCode = Literal[
     "superseded", "retired", "restored", "revoked", "quarantined", "released", "forgotten", "confirmed"
 ]
 OVERLAY_CODES: frozenset[str] = frozenset(get_args(OverlayCode))
+
+MAX_RECALL_IDS = 100
+"""Snapshots that one notice names; `snapshots` counts them all."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -97,6 +100,47 @@ class SnapshotRecord:
     """Hash to text; empty on a record that was read back (ask `get_blobs`)."""
     items: tuple[ShownItem, ...] = ()
     """Every candidate, each item version once; empty on a record that was read back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallNotice:
+    """Word that an item version which calls have shown is no longer right, and in which calls it was."""
+
+    sequence: int | None = None
+    """Assigned by the ledger in commit order, with gaps; ignored on input."""
+    tenant: str
+    item_id: str
+    version: str
+    code: str
+    """What became of the version, for example `superseded` or `retired`."""
+    reason: str
+    at: datetime
+    actor: str
+    snapshots: int
+    """How many calls had shown the version when the notice was written."""
+    snapshot_ids: tuple[str, ...] = ()
+    """The latest of them, newest first, at most `MAX_RECALL_IDS`; more are cut off when the notice is written."""
+    pruned_ids: tuple[str, ...] = ()
+    """Those of `snapshot_ids` that are no longer stored; filled when the notice is read, ignored on input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedSnapshot:
+    """What is left of a snapshot whose time to be kept has passed."""
+
+    snapshot_id: str
+    tenant: str
+    principal: str
+    created_at: datetime
+
+    def error(self) -> NotFound:
+        """Return what its owner is told who asks for it."""
+        return NotFound(
+            f"this snapshot of {self.created_at:%Y-%m-%d} is older than snapshots are kept: it was pruned",
+            where=f"snapshot {self.snapshot_id[:80]!r}",
+            fix="restore .ctx/state from a backup of that time into another folder, and ask there",
+            code="snapshot_pruned",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

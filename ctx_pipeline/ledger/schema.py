@@ -1,12 +1,34 @@
-"""The tables as this release reads and writes them. `migrations.py` makes them; a test holds the two together."""
+"""The tables as this release reads and writes them. `versions/` makes them; a test holds the two together."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Integer, MetaData, Table, Text
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    insert,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 METADATA = MetaData()
+MAX_PARAMETERS = 500
+"""Values in one IN list; SQLite before 3.32 took 999."""
+
+Key = TypeVar("Key", str, int)
+
+_INT64 = BigInteger().with_variant(Integer, "sqlite")
 
 
 def _key(name: str) -> Column[str]:
@@ -18,10 +40,12 @@ def _text(name: str, *, nullable: bool = False) -> Column[str]:
 
 
 def _int(name: str, *, key: bool = False, nullable: bool = False) -> Column[int]:
-    return Column(name, BigInteger, primary_key=key, nullable=nullable, autoincrement=False)
+    return Column(name, _INT64, primary_key=key, nullable=nullable, autoincrement=False)
 
 
-META = Table("meta", METADATA, Column("schema_version", Integer, nullable=False))
+def _snapshot() -> Column[int]:
+    return Column("snapshot_sequence", _INT64, ForeignKey("snapshots.sequence"), primary_key=True, autoincrement=False)
+
 
 COUNTERS = Table(
     "counters",
@@ -46,6 +70,7 @@ EVENTS = Table(
     _text("actor"),
     _text("snapshot_id", nullable=True),
     _text("schema_version"),
+    Index("events_by_item", "tenant", "item_id"),
 )
 
 OVERLAY = Table(
@@ -80,13 +105,17 @@ SNAPSHOTS = Table(
     "snapshots",
     METADATA,
     _int("sequence", key=True),
-    *(_text(name) for name in ("snapshot_id", "tenant", "principal")),
+    Column("snapshot_id", Text, nullable=False, unique=True),
+    *(_text(name) for name in ("tenant", "principal")),
     _int("created_at"),
     *(_text(name) for name in ("run_id", "turn_id")),
     _text("session_id", nullable=True),
     *(_text(name) for name in ("hash", "snapshot_json")),
     _text("pack_json", nullable=True),
     *(_text(name) for name in ("trace_json", "request_json", "status")),
+    Index("snapshots_by_owner", "tenant", "principal", "sequence"),
+    Index("snapshots_by_tenant", "tenant", "sequence"),
+    Index("snapshots_by_time", "created_at"),
 )
 
 SNAPSHOT_ITEMS = Table(
@@ -94,23 +123,81 @@ SNAPSHOT_ITEMS = Table(
     METADATA,
     _key("tenant"),
     _key("item_id"),
-    _int("snapshot_sequence", key=True),
+    _snapshot(),
     _key("version"),
     _text("rendition", nullable=True),
     Column("selected", Boolean, nullable=False),
+    Index("snapshot_items_by_snapshot", "snapshot_sequence", "selected"),
 )
 
-USED = Table("used", METADATA, _key("tenant"), _key("item_id"), _int("snapshot_sequence", key=True), _int("used_at"))
+USED = Table(
+    "used",
+    METADATA,
+    _key("tenant"),
+    _key("item_id"),
+    _snapshot(),
+    _int("used_at"),
+    Index("used_by_snapshot", "snapshot_sequence"),
+)
 
 USAGE = Table(
     "usage",
     METADATA,
-    _int("snapshot_sequence", key=True),
+    _snapshot(),
     _key("digest"),
     _int("sequence"),
     _int("reported_at"),
     _text("usage_json"),
 )
+
+
+SNAPSHOT_BLOBS = Table(
+    "snapshot_blobs",
+    METADATA,
+    _int("snapshot_sequence", key=True),
+    _key("hash"),
+    Index("snapshot_blobs_by_hash", "hash"),
+)
+"""Which snapshot needs which blob; sequence 0 stands for a text that was stored by itself and is always needed."""
+
+PRUNED = Table(
+    "pruned", METADATA, _key("snapshot_id"), *(_text(name) for name in ("tenant", "principal")), _int("created_at")
+)
+
+RECALLS = Table(
+    "recalls",
+    METADATA,
+    _int("sequence", key=True),
+    *(_text(name) for name in ("tenant", "item_id", "version", "code")),
+    _int("since"),
+    _text("reason"),
+    _int("at"),
+    _text("actor"),
+    _int("snapshots"),
+    _text("snapshot_ids_json"),
+    UniqueConstraint("tenant", "item_id", "version", "code", "since"),
+)
+"""`since` is the event that created or last restored the version: one notice of each code until it is restored."""
+
+
+def chunks(values: Iterable[Key], size: int = MAX_PARAMETERS) -> list[list[Key]]:
+    """Return the distinct values in lists of at most `size`."""
+    distinct = list(dict.fromkeys(values))
+    return [distinct[start : start + size] for start in range(0, len(distinct), size)]
+
+
+def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert many small rows with the same columns in one statement."""
+    if not rows:
+        return
+    if connection.dialect.name != "postgresql":
+        connection.execute(insert(table), list(rows))
+        return
+    # One array for each column: the driver would send a message for each row.
+    names = list(rows[0])
+    arrays = [f"CAST(:{name} AS {table.c[name].type.compile(connection.dialect)}[])" for name in names]
+    statement = f"INSERT INTO {table.name} ({', '.join(names)}) SELECT * FROM unnest({', '.join(arrays)})"  # noqa: S608
+    connection.execute(text(statement), {name: [row[name] for row in rows] for name in names})
 
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, cast
 
 from sqlalchemy import JSON, Select, and_, case, delete, func, insert, select, type_coerce
@@ -15,22 +16,23 @@ from ctx_pipeline.ledger.counters import draw, touch_blobs
 from ctx_pipeline.ledger.database import Database
 from ctx_pipeline.ledger.group_commit import Entry, GroupCommit
 from ctx_pipeline.ledger.records import Exposure, SnapshotRecord, from_micros, to_micros
-from ctx_pipeline.ledger.schema import BLOBS, SNAPSHOT_ITEMS, SNAPSHOTS, USED, upsert
+from ctx_pipeline.ledger.schema import (
+    BLOBS,
+    SNAPSHOT_BLOBS,
+    SNAPSHOT_ITEMS,
+    SNAPSHOTS,
+    USED,
+    chunks,
+    insert_rows,
+    upsert,
+)
 from ctx_pipeline.text import repair
 
 MAX_KNOWN_BLOBS = 32_768
 """Hashes remembered as stored; about 8 MB."""
-MAX_PARAMETERS = 500
-"""Values in one IN list; SQLite before 3.32 took 999."""
 
 _TEXTS = ("snapshot_json", "pack_json", "trace_json", "request_json")
 _PLAIN = ("snapshot_id", "tenant", "principal", "run_id", "turn_id", "session_id", "hash", *_TEXTS, "status")
-
-
-def chunks(values: Iterable[str], size: int = MAX_PARAMETERS) -> list[list[str]]:
-    """Return the distinct values in lists of at most `size`."""
-    distinct = list(dict.fromkeys(values))
-    return [distinct[start : start + size] for start in range(0, len(distinct), size)]
 
 
 @dataclass(slots=True)
@@ -173,8 +175,10 @@ class SnapshotStore:
 
     # --- blobs apart from snapshots
 
-    def exposures(self) -> tuple[tuple[str, str, str, int, int, int], ...]:
-        """Return (tenant, item, version, shown, left out, cited) of every item version that was ever a candidate."""
+    def exposures(
+        self, since: datetime | None, until: datetime | None
+    ) -> tuple[tuple[str, str, str, int, int, int], ...]:
+        """Return (tenant, item, version, shown, left out, cited) of every item version that was a candidate."""
         self.queue.flush()
         items = SNAPSHOT_ITEMS.c
         shown = func.sum(case((items.selected, 1), else_=0))
@@ -189,6 +193,8 @@ class SnapshotStore:
             .group_by(*keys)
             .order_by(*keys)
         )
+        if since is not None or until is not None:
+            query = query.where(items.snapshot_sequence.in_(_made(since, until)))
         with self._database.read() as connection:
             return tuple(
                 (row[0], row[1], row[2], int(row[3]), int(row[4]), int(row[5])) for row in connection.execute(query)
@@ -198,14 +204,18 @@ class SnapshotStore:
         """Store each text once, synced before return."""
         with self._database.write() as connection:
             insert_blobs(connection, blobs)
+            rows = [{"snapshot_sequence": 0, "hash": key} for key in sorted(blobs)]
+            connection.execute(upsert(connection, SNAPSHOT_BLOBS).on_conflict_do_nothing(), rows)
 
     def erase_blobs(self, hashes: Iterable[str]) -> int:
         """Delete blobs; every process forgets that they were stored."""
         erased = 0
         with self._database.write() as connection:
+            # First: until this transaction ends, no process may count on a blob that is deleted here.
+            touch_blobs(connection)
             for part in chunks(hashes):
                 erased += connection.execute(delete(BLOBS).where(BLOBS.c.hash.in_(part))).rowcount
-            touch_blobs(connection)
+                connection.execute(delete(SNAPSHOT_BLOBS).where(SNAPSHOT_BLOBS.c.hash.in_(part)))
         return erased
 
 
@@ -243,9 +253,9 @@ def _insert_fresh(connection: Connection, fresh: Sequence[_Prepared], first: int
         for item in prepared.items:
             item["snapshot_sequence"] = number
     connection.execute(insert(SNAPSHOTS), [prepared.row for prepared in fresh])
-    items = [item for prepared in fresh for item in prepared.items]
-    if items:
-        connection.execute(insert(SNAPSHOT_ITEMS), items)
+    insert_rows(connection, SNAPSHOT_ITEMS, [item for prepared in fresh for item in prepared.items])
+    links = [{"snapshot_sequence": p.row["sequence"], "hash": key} for p in fresh for key in p.record.blobs]
+    insert_rows(connection, SNAPSHOT_BLOBS, links)
 
 
 def _not_stored(connection: Connection, batch: Sequence[_Prepared]) -> list[_Prepared]:
@@ -295,6 +305,13 @@ def _item_rows(record: SnapshotRecord) -> list[dict[str, Any]]:
 
 def _record(row: RowMapping) -> SnapshotRecord:
     return SnapshotRecord(created_at=from_micros(row["created_at"]), **{name: row[name] for name in _PLAIN})
+
+
+def _made(since: datetime | None, until: datetime | None) -> Select[int]:
+    query = select(SNAPSHOTS.c.sequence)
+    if since is not None:
+        query = query.where(SNAPSHOTS.c.created_at >= to_micros(since))
+    return query if until is None else query.where(SNAPSHOTS.c.created_at < to_micros(until))
 
 
 def _last_selecting(matches: Any, limit: int) -> Select[str]:

@@ -93,6 +93,31 @@ def locate_remote(source: SourceConfig, home: Path) -> Located:
         return Located(errors=(FileError(path=address, code=FileCode.UNREADABLE, message=problem.args[0]),))
 
 
+def list_remote(source: SourceConfig, home: Path) -> dict[str, dict[str, Any]] | list[Path] | None:
+    """Return what the store's listing says of each file of the source, or the files where they lie on this disk.
+
+    None when the store cannot be asked now. No file is opened.
+
+    Raises:
+        ConfigError: as for `locate_remote`.
+    """
+    address = repair(source.path or "")
+    links = [_protocol(link) for link in address.split("::")]
+    _check(source, address, links)
+    if links[0] in _ON_DISK:
+        return [file.path for file in locate(unquote(address.partition("://")[2]), home).files]
+    if len(links) > 1 and links[-1] in ("", *_ON_DISK):
+        # What is in an archive changes with the archive.
+        return [Path(normpath(home / unquote(address.rsplit("::", 1)[1].rpartition("://")[2])))]
+    try:
+        system, root = _open(address, home, links)
+        listing = _Listing(system, address, root)
+        listing.located()
+        return listing.facts
+    except _Unreachable:
+        return None
+
+
 def _protocol(link: str) -> str:
     head, separator, _ = link.partition("://")
     return head.lower() if separator else ""
@@ -167,6 +192,8 @@ class _Listing:
     files: list[FoundFile] = field(default_factory=list[FoundFile])
     skipped: list[SourceFile] = field(default_factory=list[SourceFile])
     errors: list[FileError] = field(default_factory=list[FileError])
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """What the store says of each file, by its name."""
     looked_at: int = 0
     full: bool = False
 
@@ -256,6 +283,7 @@ class _Listing:
             failed = SourceFile(path=shown, status=FileStatus.FAILED, reason=FileCode.OUTSIDE_ROOT.value)
             self.skipped.append(failed)
             return
+        self.facts[name] = info or {}
         size = (info or {}).get("size")
         self.files.append(
             FoundFile(

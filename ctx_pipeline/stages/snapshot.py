@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctx_pipeline.contracts import (
@@ -24,7 +23,6 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.contracts.codes import PERMISSION_CODES
 from ctx_pipeline.errors import Corrupt
-from ctx_pipeline.index.artifact import read_table
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.text import canonical_json, sha256_hex
 
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOB = "blob:"
-EXPOSURE_FILE = "exposure.arrow"
 _VISIBILITY_RULES: tuple[Exclusion, ...] = tuple(Exclusion)[:14]
 _UNSTORED = {"tool_context", "state", "messages", "observations", "tools", "identity"}
 """Parts of a request that are not kept: the Runtime owns them. What of them was shown is in the blocks."""
@@ -223,19 +220,3 @@ def batch(rows: Iterable[ExposureRow]) -> pa.Table:
     return pa.table(
         {name: pa.array(values, kind) for name, values, kind in zip(ExposureRow._fields, columns, types, strict=True)}
     )
-
-
-def shown_counts(derived: Path, tenant: str) -> dict[tuple[str, str], int]:
-    """Return, by item id and version, how many snapshots showed it, as of the last roll-up; empty before the first."""
-    import pyarrow.compute as pc
-
-    path = derived / EXPOSURE_FILE
-    if not path.exists():
-        return {}
-    table = read_table(path)
-    table = table.filter(pc.equal(table.column("tenant"), tenant))
-    names = ("item_id", "version", "selected")
-    return {
-        (item_id, version): selected
-        for item_id, version, selected in zip(*(table.column(name).to_pylist() for name in names), strict=True)
-    }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
-from ctx_pipeline.builder import INSTANCE_TEMPLATE, write_instance
+from ctx_pipeline.dagster_storage import INSTANCE_TEMPLATE, write_instance
 from ctx_pipeline.definitions import NO_PROJECT, defs, make_definitions
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -63,7 +65,14 @@ def test_the_asset_graph_has_the_shape_we_reviewed(home: Path) -> None:
             "arrow python",
             *_STAGE,
         ),
-        ("stages/context_snapshots", "stages/assembled_items", "stages", "arrow python sqlite", *_STAGE),
+        (
+            "stages/context_snapshots",
+            "stages/assembled_items usage/daily_exposure",
+            "stages",
+            "arrow python sqlite",
+            *_STAGE,
+        ),
+        ("usage/daily_exposure", "", "usage", "arrow python", "team:context-platform", ""),
     ]
 
 
@@ -93,6 +102,7 @@ _ORDER = (
     *("sources/handbook", "sources/notes", "sources/rules"),
     *("stages/discovered_items", "stages/filtered_items", "stages/ranked_items", "stages/transformed_items"),
     *("stages/budgeted_items", "stages/assembled_items", "stages/context_snapshots"),
+    "usage/daily_exposure",
 )
 
 
@@ -107,7 +117,7 @@ def test_every_asset_says_what_it_is_for_and_stages_say_which_code_wrote_them(ho
         node = graph.get(key)
         assert len(node.description or "") > 100, key
         assert node.automation_condition is not None, key
-        assert (node.code_version is not None) == (node.group_name == "stages"), key
+        assert (node.code_version is not None) == (node.group_name != "sources"), key
 
 
 def test_writers_of_the_store_and_of_the_pointer_take_a_pool(home: Path) -> None:
@@ -127,7 +137,8 @@ def test_jobs_sensors_and_schedules_have_the_status_we_reviewed(home: Path) -> N
     jobs = {job.name for job in repository.get_all_jobs() if not job.name.startswith("__")}
     assert jobs == {"build_all", "assemble_context_job"}
     sensors = {sensor.name: sensor.default_status.value for sensor in repository.sensor_defs}
-    assert sensors == {"superseded_versions": "RUNNING", "freshness_automation": "RUNNING"}
+    names = ("evictions", "maintenance", "run_failed", "source_changes", "superseded_versions", "freshness_automation")
+    assert sensors == dict.fromkeys(names, "RUNNING")
     schedules = {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs}
     assert schedules == {"build_all_daily": "STOPPED"}
     assert repository.get_sensor_def("superseded_versions").minimum_interval_seconds == 30
@@ -139,7 +150,7 @@ def test_the_code_location_loads_without_a_project(tmp_path: Path, monkeypatch: 
     empty = defs()
     dg.Definitions.validate_loadable(empty)
     groups = {node.group_name for node in empty.resolve_asset_graph().asset_nodes}
-    assert groups == {"stages"}
+    assert groups == {"stages", "usage"}
     assert empty.resolve_job_def("build_all").description == NO_PROJECT
 
 
@@ -148,15 +159,59 @@ def test_the_code_location_reads_the_project_that_ctx_home_names(home: Path, mon
     assert dg.AssetKey(["sources", "handbook"]) in set(defs().resolve_asset_graph().get_all_asset_keys())
 
 
-def test_a_source_that_never_was_read_is_read_and_then_left_alone(home: Path) -> None:
-    every = dg.AssetSelection.all()
+def test_a_source_that_never_was_read_is_read_and_a_failing_one_is_tried_once_an_hour(home: Path) -> None:
     definitions = make_definitions(home)
+    start = datetime(2026, 11, 30, 9, 30, tzinfo=UTC)
+    sources = ["sources/handbook", "sources/notes", "sources/rules"]
+    wanted: list[list[str]] = []
+    cursor = None
     with dg.DagsterInstance.ephemeral() as instance:
-        first = dg.evaluate_automation_conditions(defs=definitions, instance=instance, asset_selection=every)
-        wanted = sorted(result.key.to_user_string() for result in first.results if result.true_subset.size)
-        assert wanted == ["sources/handbook", "sources/notes", "sources/rules"]
+        for minutes in (0, 1, 29, 31, 32):
+            result = dg.evaluate_automation_conditions(
+                defs=definitions,
+                instance=instance,
+                asset_selection=dg.AssetSelection.groups("sources", "stages"),
+                evaluation_time=start + timedelta(minutes=minutes),
+                cursor=cursor,
+            )
+            cursor = result.cursor
+            wanted.append(sorted(found.key.to_user_string() for found in result.results if found.true_subset.size))
+    assert wanted == [sources, [], [], sources, []]
+
+
+def test_an_equal_data_version_of_a_source_rebuilds_nothing(home: Path) -> None:
+    definitions = make_definitions(home)
+    cursor = None
+    with dg.DagsterInstance.ephemeral() as instance:
+        for _ in range(3):
+            for key in definitions.resolve_asset_graph().get_all_asset_keys():
+                tags = {DATA_VERSION_TAG: "same"}
+                instance.report_runless_asset_event(dg.AssetMaterialization(asset_key=key, tags=tags))
+            result = dg.evaluate_automation_conditions(
+                defs=definitions,
+                instance=instance,
+                asset_selection=dg.AssetSelection.groups("sources", "stages"),
+                cursor=cursor,
+            )
+            cursor = result.cursor
+            assert result.total_requested == 0
+
+
+def test_finished_days_are_rolled_up_once_and_today_is_not(home: Path) -> None:
+    with (home / "ctx.toml").open("a", encoding="utf-8") as config:
+        config.write("[usage]\nsince = 2026-11-01\n")
+    definitions = make_definitions(home)
+    usage = dg.AssetSelection.groups("usage")
+    now = datetime(2026, 11, 30, 9, 30, tzinfo=UTC)
+    with dg.DagsterInstance.ephemeral() as instance:
+        first = dg.evaluate_automation_conditions(
+            defs=definitions, instance=instance, asset_selection=usage, evaluation_time=now
+        )
+        (found,) = first.results
+        days = sorted(found.true_subset.expensively_compute_partition_keys())
+        assert (days[0], days[-1], len(days)) == ("2026-11-23", "2026-11-29", 7)
         again = dg.evaluate_automation_conditions(
-            defs=definitions, instance=instance, asset_selection=every, cursor=first.cursor
+            defs=definitions, instance=instance, asset_selection=usage, evaluation_time=now, cursor=first.cursor
         )
         assert again.total_requested == 0
 

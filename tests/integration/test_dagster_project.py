@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +17,10 @@ import pytest
 
 from ctx_pipeline import BuildReport, ContextProject, ContextRequest, Task, build
 from ctx_pipeline.builder import BUILD_TAG, IN_PROCESS, open_instance
-from ctx_pipeline.contracts import LifecycleEvent
 from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.errors import ConfigError, CtxError, InvalidRequest, Unavailable
 from ctx_pipeline.index.artifact import Layout, read_pointer
 from ctx_pipeline.ledger.records import OverlayEntry
-from ctx_pipeline.lifecycle_sweep import record_supersessions
 from ctx_pipeline.pipeline import Pipeline
 from ctx_pipeline.resources import ContextProjectResource, build_lock
 from ctx_pipeline.sensors.superseded import GENERATION_TAG, superseded_versions
@@ -223,8 +221,9 @@ def test_a_failure_of_another_kind_names_the_asset_and_not_what_it_says(
     assert "content" not in str(failed.value)
 
 
-def test_old_runs_go_except_the_last_one_of_each_asset(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctx_pipeline.builder.KEPT_RUNS", 1)
+def test_old_runs_go_except_the_last_one_of_each_asset(home: Path) -> None:
+    with (home / "ctx.toml").open("a", encoding="utf-8") as config:
+        config.write("[retention]\nruns = 1\n")
     for _ in range(3):
         build(home, select="sources/handbook", progress=False)
     with open_instance(home) as instance:
@@ -281,45 +280,6 @@ def test_the_sensor_leaves_a_running_build_alone(home: Path) -> None:
 def test_the_sensor_has_nothing_to_do_before_the_first_build(tmp_path: Path) -> None:
     (tmp_path / "ctx.toml").write_text(PROJECT, encoding="utf-8")
     assert "no source has been read" in str(_tick(tmp_path).skip_reason)
-
-
-def test_a_superseded_version_gets_its_events_once(home: Path) -> None:
-    (home / "documents" / "refunds.md").write_text(_document(2, 14), encoding="utf-8")
-    build(home, progress=False)
-    before = _steps(home, "document:handbook/refunds.md#1")
-    assert before == [("1", None, "created"), ("2", None, "created")]
-    _tick(home)
-    after = _steps(home, "document:handbook/refunds.md#1")
-    assert after == [*before, ("1", "created", "superseded"), ("1", "superseded", "evicted")]
-    _tick(home)
-    assert _steps(home, "document:handbook/refunds.md#1") == after
-
-
-def test_a_version_that_begins_later_is_superseded_when_its_time_comes(home: Path) -> None:
-    later = datetime.now(UTC) + timedelta(days=2)
-    text = _document(2, 14).replace("version: 2", f"version: 2\nvalid_from: {later.isoformat()}")
-    (home / "documents" / "refunds.md").write_text(text, encoding="utf-8")
-    build(home, progress=False)
-    with Pipeline(home) as pipeline:
-        assert record_supersessions(pipeline).recorded == 0
-    with Pipeline(home, clock=lambda: later + timedelta(seconds=1)) as pipeline:
-        assert record_supersessions(pipeline).recorded == 2
-
-
-def test_a_sweep_goes_on_where_it_stopped_and_repeats_without_harm(home: Path) -> None:
-    for version in (2, 3, 4):
-        (home / "documents" / "refunds.md").write_text(_document(version, version), encoding="utf-8")
-        build(home, select="sources/handbook", progress=False)
-    build(home, select='group:"stages"', progress=False)
-    with Pipeline(home) as pipeline:
-        first = record_supersessions(pipeline, limit=2)
-        assert (first.recorded, first.examined, first.finished) == (4, 2, False)
-        second = record_supersessions(pipeline, cursor=first.cursor, limit=2)
-        assert (second.recorded, second.examined, second.finished) == (2, 1, True)
-        assert record_supersessions(pipeline, cursor=second.cursor).examined == 0
-        assert record_supersessions(pipeline).recorded == 0
-        with pytest.raises(InvalidRequest):
-            record_supersessions(pipeline, cursor="{")
 
 
 # --- the assembly op
@@ -391,12 +351,6 @@ def _quarantine(home: Path, item_id: str) -> None:
     )
     with Pipeline(home) as pipeline:
         pipeline.ledger.append_overlay([entry])
-
-
-def _steps(home: Path, item_id: str) -> list[tuple[str, str | None, str]]:
-    with Pipeline(home) as pipeline:
-        events: tuple[LifecycleEvent, ...] = pipeline.ledger.events_for("acme", item_id)
-    return [(event.version, event.from_state and event.from_state.value, event.to_state.value) for event in events]
 
 
 def _version(home: Path, name: str) -> str:

@@ -6,8 +6,10 @@ import multiprocessing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import NullPool, create_engine, text
+
 from ctx_pipeline.contracts import Lifecycle, LifecycleEvent
-from ctx_pipeline.ledger import OverlayEntry, SnapshotRecord
+from ctx_pipeline.ledger import OverlayEntry, RecallNotice, SnapshotRecord
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
 BLOBS = {f"block-{n}": f"text of block {n}, 第 {n} 块" for n in range(8)}
@@ -49,6 +51,32 @@ def overlay(item_id: str = "item-1", code: Any = "retired", **changes: Any) -> O
 def event(item_id: str = "item-1", to_state: Lifecycle = Lifecycle.CREATED, **changes: Any) -> LifecycleEvent:
     values: dict[str, Any] = {"from_state": None, "version": "v1", "reason": "built", "actor": "build"}
     return LifecycleEvent(tenant="acme", item_id=item_id, to_state=to_state, at=NOW, **(values | changes))
+
+
+def recall(item_id: str = "item-1", **changes: Any) -> RecallNotice:
+    values: dict[str, Any] = {
+        "tenant": "acme",
+        "version": "v1",
+        "code": "superseded",
+        "reason": "新版本",
+        "at": NOW,
+        "actor": "sweep",
+        "snapshots": 1,
+        "snapshot_ids": ("s1",),
+    }
+    return RecallNotice(item_id=item_id, **(values | changes))
+
+
+def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
+    """Run one statement past the ledger; return the rows it gives, if any."""
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=NullPool)
+    with engine.begin() as connection:
+        result = connection.execute(text(statement))
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+def stored_ids(url: str) -> list[str]:
+    return [row[0] for row in execute(url, "SELECT snapshot_id FROM snapshots ORDER BY sequence")]
 
 
 def processes() -> Any:

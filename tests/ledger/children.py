@@ -15,9 +15,9 @@ from ctx_pipeline.ledger import Ledger
 from tests.ledger.builders import overlay, snapshot
 
 
-def submit_until_killed(path: str, run: int, acknowledged: Connection) -> None:
+def submit_until_killed(url: str, run: int, acknowledged: Connection) -> None:
     """Acknowledge each snapshot after it is durable, beside others that nobody waits for."""
-    ledger = Ledger.open(path)
+    ledger = Ledger.open(url)
     for number in count():
         record = snapshot(f"run{run}-{number}", number=number)
         ledger.submit_snapshot(snapshot(f"run{run}-{number}-queued", number=number))
@@ -25,15 +25,15 @@ def submit_until_killed(path: str, run: int, acknowledged: Connection) -> None:
         acknowledged.send(record.snapshot_id)
 
 
-def append_overlay_and_snapshots(path: str, worker: int, rounds: int) -> None:
-    with Ledger.open(path) as ledger:
+def append_overlay_and_snapshots(url: str, worker: int, rounds: int) -> None:
+    with Ledger.open(url) as ledger:
         for number in range(rounds):
             ledger.append_overlay([overlay(f"item-{worker}-{number}")])
             ledger.submit_snapshot(snapshot(f"w{worker}-{number}", number=number), durable=number % 3 == 0)
 
 
-def append_when_asked(path: str, pipe: Connection) -> None:
-    with Ledger.open(path) as ledger:
+def append_when_asked(url: str, pipe: Connection) -> None:
+    with Ledger.open(url) as ledger:
         while (item_id := pipe.recv()) is not None:
             pipe.send(ledger.append_overlay([overlay(item_id)]))
 
@@ -72,9 +72,9 @@ def fill_the_disk(path: str, answer: Connection) -> None:
     answer.send(report)
 
 
-def fork_while_writing(path: str, answer: Connection) -> None:
+def fork_while_writing(url: str, answer: Connection) -> None:
     """Fork again and again while threads write; every child writes too."""
-    ledger = Ledger.open(path)
+    ledger = Ledger.open(url)
     stop = threading.Event()
 
     def write() -> None:
@@ -98,9 +98,9 @@ def fork_while_writing(path: str, answer: Connection) -> None:
     answer.send(results)
 
 
-def fork_with_a_queue(path: str, answer: Connection) -> None:
+def fork_with_a_queue(url: str, answer: Connection) -> None:
     """Fork while a snapshot cannot leave the queue; both sides go on with the same object."""
-    ledger = Ledger.open(path)
+    ledger = Ledger.open(url)
     ledger.overlay_sequence()
     queue = ledger._snapshots.queue
     with queue._drain:

@@ -71,9 +71,9 @@ def test_a_time_survives_its_stored_form_to_the_microsecond(value: datetime) -> 
     assert from_micros(to_micros(value)) == value
 
 
-def test_events_come_back_by_sequence_whatever_their_clocks_say(tmp_path: Path) -> None:
+def test_events_come_back_by_sequence_whatever_their_clocks_say(url: str) -> None:
     """Ours: promise P23."""
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(url) as ledger:
         first = ledger.reserve(2)
         late = event(sequence=first + 1, from_state=S.CREATED, to_state=S.SUPERSEDED, snapshot_id="s")
         early = event(sequence=first)
@@ -86,8 +86,8 @@ def test_events_come_back_by_sequence_whatever_their_clocks_say(tmp_path: Path) 
         assert ledger.events_for("other", "item-1") == ()
 
 
-def test_an_illegal_step_stores_nothing_of_its_batch(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_an_illegal_step_stores_nothing_of_its_batch(url: str) -> None:
+    with Ledger.open(url) as ledger:
         with pytest.raises(Conflict) as refused:
             ledger.append_events([event(), event(from_state=S.CREATED, to_state=S.USED)])
         assert refused.value.stable_code == "illegal_transition"
@@ -95,9 +95,9 @@ def test_an_illegal_step_stores_nothing_of_its_batch(tmp_path: Path) -> None:
         ledger.append_events([])
 
 
-def test_events_delivered_twice_are_stored_once_and_a_number_is_never_reused(tmp_path: Path) -> None:
+def test_events_delivered_twice_are_stored_once_and_a_number_is_never_reused(url: str) -> None:
     """Ours: promise P6."""
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(url) as ledger:
         first = ledger.reserve(3)
         batch = [event(f"item-{n}", sequence=first + n) for n in range(3)]
         ledger.append_events(batch[:2])
@@ -109,8 +109,8 @@ def test_events_delivered_twice_are_stored_once_and_a_number_is_never_reused(tmp
         assert ledger.events_for("acme", "item-9") == ()
 
 
-def test_reserved_numbers_are_given_to_one_caller_only(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_reserved_numbers_are_given_to_one_caller_only(url: str) -> None:
+    with Ledger.open(url) as ledger:
         taken: list[range] = []
 
         def work() -> None:
@@ -128,8 +128,8 @@ def test_reserved_numbers_are_given_to_one_caller_only(tmp_path: Path) -> None:
             ledger.reserve(0)
 
 
-def test_one_bad_overlay_entry_stores_nothing_of_its_batch(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_one_bad_overlay_entry_stores_nothing_of_its_batch(url: str) -> None:
+    with Ledger.open(url) as ledger:
         for bad in (overlay(code="unheard-of"), overlay(effective_at=datetime(2026, 1, 1)), overlay(tenant=None)):
             with pytest.raises((InvalidRequest, Conflict)):
                 ledger.append_overlay([overlay(), bad])
@@ -138,8 +138,8 @@ def test_one_bad_overlay_entry_stores_nothing_of_its_batch(tmp_path: Path) -> No
         assert ledger.append_overlay([overlay(), overlay(code="revoked", group="finance", version="v2")]) == 2
 
 
-def test_the_overlay_number_does_not_move_with_other_writes(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_the_overlay_number_does_not_move_with_other_writes(url: str) -> None:
+    with Ledger.open(url) as ledger:
         ledger.append_overlay([overlay()])
         ledger.append_events([event()])
         ledger.submit_snapshot(snapshot("s1"), durable=True)
@@ -156,8 +156,8 @@ def test_reading_the_overlay_number_holds_no_lock_on_the_log(tmp_path: Path) -> 
         assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
 
 
-def test_every_thread_reads_the_overlay_number(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_every_thread_reads_the_overlay_number(url: str) -> None:
+    with Ledger.open(url) as ledger:
         seen: list[int] = []
         for _ in range(5):
             ledger.append_overlay([overlay()])
@@ -167,8 +167,8 @@ def test_every_thread_reads_the_overlay_number(tmp_path: Path) -> None:
         assert seen == [1, 2, 3, 4, 5]
 
 
-def test_a_source_keeps_its_last_look_and_a_failed_look_does_not_make_it_fresh(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_a_source_keeps_its_last_look_and_a_failed_look_does_not_make_it_fresh(url: str) -> None:
+    with Ledger.open(url) as ledger:
         assert ledger.source_times() == {}
         ledger.record_source(source(name="never", status="failed"))
         ledger.record_source(source())
@@ -181,9 +181,8 @@ def test_a_source_keeps_its_last_look_and_a_failed_look_does_not_make_it_fresh(t
         assert ledger.source_times() == {"docs": NOW}
 
 
-def test_source_times_follow_another_handle_and_are_the_callers_to_keep(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with Ledger.open(path) as ledger, Ledger.open(path) as other:
+def test_source_times_follow_another_handle_and_are_the_callers_to_keep(url: str) -> None:
+    with Ledger.open(url) as ledger, Ledger.open(url) as other:
         ledger.record_source(source())
         assert other.source_times() == {"docs": NOW}
         other.source_times().clear()

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from ctx_pipeline.ledger import OVERLAY_CODES, Ledger, OverlayEntry
 from tests.ledger.builders import overlay
+from tests.ledger.conftest import DATABASES
 
 ENTRIES = st.builds(
     overlay,
@@ -23,12 +24,16 @@ ENTRIES = st.builds(
 
 
 class OverlayMachine(RuleBasedStateMachine):
-    """Two handles on one file against a list."""
+    """Two handles on one database against a list."""
+
+    @classmethod
+    def new_url(cls) -> str:
+        raise NotImplementedError
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.handles = [Ledger.open(self.folder / "ledger.db") for _ in range(2)]
+        self.url = self.new_url()
+        self.handles = [Ledger.open(self.url) for _ in range(2)]
         self.model: list[OverlayEntry] = []
 
     @rule(handle=st.integers(0, 1), entries=st.lists(ENTRIES, max_size=3))
@@ -41,7 +46,7 @@ class OverlayMachine(RuleBasedStateMachine):
     @rule(handle=st.integers(0, 1))
     def reopen(self, handle: int) -> None:
         self.handles[handle].close()
-        self.handles[handle] = Ledger.open(self.folder / "ledger.db")
+        self.handles[handle] = Ledger.open(self.url)
 
     @rule(handle=st.integers(0, 1), back=st.integers(0, 5))
     def read(self, handle: int, back: int) -> None:
@@ -55,8 +60,17 @@ class OverlayMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for handle in self.handles:
             handle.close()
-        shutil.rmtree(self.folder)
 
 
-TestOverlayMachine = OverlayMachine.TestCase
-TestOverlayMachine.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+@pytest.mark.parametrize("database", DATABASES)
+def test_the_overlay_is_a_list_for_every_handle(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    numbers = count()
+
+    class Machine(OverlayMachine):
+        @classmethod
+        def new_url(cls) -> str:
+            if database == "sqlite":
+                return f"sqlite:///{tmp_path / f'{next(numbers)}.db'}"
+            return str(request.getfixturevalue("postgres_server").database())
+
+    run_state_machine_as_test(Machine, settings=settings(max_examples=15, stateful_step_count=12, deadline=None))

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import gc
-import sqlite3
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,26 +12,22 @@ import pytest
 
 from ctx_pipeline.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from ctx_pipeline.ledger import Ledger, SnapshotRecord
+from ctx_pipeline.ledger.counters import touch_sources
 from ctx_pipeline.ledger.group_commit import MAX_BATCH, MAX_QUEUED
-from tests.ledger.builders import BLOBS, NOW, snapshot
+from tests.ledger.builders import BLOBS, NOW, snapshot, stored_ids
 
 
-def stored_ids(path: Path) -> list[str]:
-    with closing(sqlite3.connect(path)) as raw:
-        return [row[0] for row in raw.execute("SELECT snapshot_id FROM snapshots ORDER BY sequence")]
-
-
-def test_a_snapshot_comes_back_as_it_was_submitted(tmp_path: Path) -> None:
+def test_a_snapshot_comes_back_as_it_was_submitted(url: str) -> None:
     record = snapshot("s1", session_id="会话", pack_json=None)
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(url) as ledger:
         ledger.submit_snapshot(record, durable=True)
         assert ledger.snapshot("s1") == replace(record, blobs={}, items=())
         assert ledger.get_blobs([*record.blobs, "unknown"]) == record.blobs
         assert ledger.snapshot("s2") is None
 
 
-def test_a_queued_snapshot_is_seen_by_its_own_process(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_a_queued_snapshot_is_seen_by_its_own_process(url: str) -> None:
+    with Ledger.open(url) as ledger:
         for number in range(20):
             record = snapshot(f"s{number}", number=number)
             ledger.submit_snapshot(lambda record=record: record, snapshot_id=record.snapshot_id)
@@ -45,19 +40,18 @@ def test_a_queued_snapshot_is_seen_by_its_own_process(tmp_path: Path) -> None:
         assert ledger.get_blobs(["only here"]) == {"only here": "text"}
 
 
-def test_a_submitted_snapshot_is_committed_without_anybody_asking(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with Ledger.open(path) as ledger:
+def test_a_submitted_snapshot_is_committed_without_anybody_asking(url: str) -> None:
+    with Ledger.open(url) as ledger:
         ledger.submit_snapshot(snapshot("s1"))
         deadline = time.monotonic() + 20
-        while stored_ids(path) != ["s1"] and time.monotonic() < deadline:
+        while stored_ids(url) != ["s1"] and time.monotonic() < deadline:
             threading.Event().wait(0.005)
-        assert stored_ids(path) == ["s1"]
+        assert stored_ids(url) == ["s1"]
 
 
-def test_what_many_threads_submit_is_all_there_after_a_flush(tmp_path: Path) -> None:
-    path, each = tmp_path / "ledger.db", MAX_BATCH
-    with Ledger.open(path) as ledger:
+def test_what_many_threads_submit_is_all_there_after_a_flush(url: str) -> None:
+    each = MAX_BATCH
+    with Ledger.open(url) as ledger:
 
         def work(worker: int) -> None:
             for number in range(each):
@@ -69,14 +63,13 @@ def test_what_many_threads_submit_is_all_there_after_a_flush(tmp_path: Path) -> 
         for thread in threads:
             thread.join()
         ledger.flush()
-        assert sorted(stored_ids(path)) == sorted(f"{w}-{n}" for w in range(6) for n in range(each))
+        assert sorted(stored_ids(url)) == sorted(f"{w}-{n}" for w in range(6) for n in range(each))
         assert ledger.get_blobs(BLOBS) == BLOBS
 
 
-def test_a_full_queue_makes_the_caller_wait_and_loses_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with Ledger.open(path) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+def test_a_full_queue_makes_the_caller_wait_and_loses_nothing(url: str) -> None:
+    with Ledger.open(url) as ledger, Ledger.open(url) as other, ExitStack() as held:
+        touch_sources(held.enter_context(other._database.write()))
         submitted: list[int] = []
 
         def work() -> None:
@@ -92,16 +85,15 @@ def test_a_full_queue_makes_the_caller_wait_and_loses_nothing(tmp_path: Path) ->
         thread.join(0.1)
         assert thread.is_alive()
         assert len(submitted) == MAX_QUEUED
-        other.execute("COMMIT")
+        held.close()
         thread.join(30)
         ledger.flush()
-        assert stored_ids(path) == [f"s{number}" for number in range(MAX_QUEUED + 10)]
+        assert stored_ids(url) == [f"s{number}" for number in range(MAX_QUEUED + 10)]
 
 
-def test_the_same_snapshot_twice_is_one_and_another_under_its_id_is_refused(tmp_path: Path) -> None:
+def test_the_same_snapshot_twice_is_one_and_another_under_its_id_is_refused(url: str) -> None:
     """Ours: promise P6."""
-    path = tmp_path / "ledger.db"
-    with Ledger.open(path) as ledger:
+    with Ledger.open(url) as ledger:
         ledger.submit_snapshot(snapshot("s1"), durable=True)
         ledger.submit_snapshot(snapshot("s1"), durable=True)
         ledger.submit_snapshot(snapshot("s1"))
@@ -111,19 +103,18 @@ def test_the_same_snapshot_twice_is_one_and_another_under_its_id_is_refused(tmp_
         with pytest.raises(Conflict) as refused:
             ledger.submit_snapshot(snapshot("s1", hash="other"), durable=True)
         assert refused.value.stable_code == "snapshot_id_reused"
-        assert stored_ids(path) == ["s1"]
+        assert stored_ids(url) == ["s1"]
         stored = ledger.snapshot("s1")
         assert stored is not None
         assert stored.hash == "hash-s1"
 
 
-def test_one_that_cannot_be_serialised_is_reported_and_the_others_are_stored(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
+def test_one_that_cannot_be_serialised_is_reported_and_the_others_are_stored(url: str) -> None:
 
     def broken() -> SnapshotRecord:
         raise TypeError("the caller's content")
 
-    with Ledger.open(path) as ledger:
+    with Ledger.open(url) as ledger:
         ledger.submit_snapshot(snapshot("s1"))
         ledger.submit_snapshot(broken, snapshot_id="bad")
         ledger.submit_snapshot(snapshot("s2"))
@@ -133,18 +124,17 @@ def test_one_that_cannot_be_serialised_is_reported_and_the_others_are_stored(tmp
         assert "'bad'" in told.value.where
         assert "content" not in str(told.value)
         ledger.flush()
-        assert stored_ids(path) == ["s1", "s2"]
+        assert stored_ids(url) == ["s1", "s2"]
         with pytest.raises(InvalidRequest):
             ledger.submit_snapshot(broken, snapshot_id="bad", durable=True)
         with pytest.raises(InvalidRequest):
             ledger.submit_snapshot(lambda: snapshot("s3"), snapshot_id="s4", durable=True)
         ledger.submit_snapshot(snapshot("s5"))
-    assert stored_ids(path) == ["s1", "s2", "s5"]
+    assert stored_ids(url) == ["s1", "s2", "s5"]
 
 
-def test_one_that_the_database_refuses_does_not_hold_up_its_batch(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    ledger = Ledger.open(path)
+def test_one_that_the_database_refuses_does_not_hold_up_its_batch(url: str) -> None:
+    ledger = Ledger.open(url)
     ledger.submit_snapshot(snapshot("s1"))
     ledger.submit_snapshot(snapshot("surrogate blob", blobs={"b": "\ud800"}))
     ledger.submit_snapshot(snapshot("wrong type", run_id={"not": "text"}))
@@ -152,15 +142,15 @@ def test_one_that_the_database_refuses_does_not_hold_up_its_batch(tmp_path: Path
     with pytest.raises(Unavailable, match="2 earlier"):
         ledger.close()
     ledger.close()
-    assert stored_ids(path) == ["s1", "surrogate json"]
-    with Ledger.open(path) as again:
+    assert stored_ids(url) == ["s1", "surrogate json"]
+    with Ledger.open(url) as again:
         repaired = again.snapshot("surrogate json")
         assert repaired is not None
         assert repaired.request_json == '"\ufffd"'
 
 
-def test_a_blob_of_a_refused_snapshot_is_not_believed_to_be_stored(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_a_blob_of_a_refused_snapshot_is_not_believed_to_be_stored(url: str) -> None:
+    with Ledger.open(url) as ledger:
         with pytest.raises(InvalidRequest):
             ledger.submit_snapshot(snapshot("s1", run_id={"not": "text"}), durable=True)
         assert ledger.get_blobs(BLOBS) == {}
@@ -168,8 +158,8 @@ def test_a_blob_of_a_refused_snapshot_is_not_believed_to_be_stored(tmp_path: Pat
         assert ledger.get_blobs(BLOBS) == snapshot("s2").blobs
 
 
-def test_a_closed_ledger_says_so(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path / "ledger.db")
+def test_a_closed_ledger_says_so(url: str) -> None:
+    ledger = Ledger.open(url)
     assert ledger.overlay_sequence() == 0
     ledger.close()
     ledger.close()
@@ -185,18 +175,16 @@ def test_a_closed_ledger_says_so(tmp_path: Path) -> None:
         assert told.value.stable_code == "ledger_closed"
 
 
-def test_a_ledger_that_nobody_holds_any_more_has_stored_what_was_submitted(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    Ledger.open(path).submit_snapshot(snapshot("s1"))
+def test_a_ledger_that_nobody_holds_any_more_has_stored_what_was_submitted(url: str) -> None:
+    Ledger.open(url).submit_snapshot(snapshot("s1"))
     deadline = time.monotonic() + 20
-    while stored_ids(path) != ["s1"] and time.monotonic() < deadline:
+    while stored_ids(url) != ["s1"] and time.monotonic() < deadline:
         threading.Event().wait(0.005)
-    assert stored_ids(path) == ["s1"]
+    assert stored_ids(url) == ["s1"]
 
 
-def test_a_ledger_that_is_collected_in_the_middle_of_its_own_commit_does_not_block(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    ledger = Ledger.open(path)
+def test_a_ledger_that_is_collected_in_the_middle_of_its_own_commit_does_not_block(url: str) -> None:
+    ledger = Ledger.open(url)
     ledger.itself = ledger  # type: ignore[attr-defined]
 
     def build() -> SnapshotRecord:
@@ -206,14 +194,14 @@ def test_a_ledger_that_is_collected_in_the_middle_of_its_own_commit_does_not_blo
     ledger.submit_snapshot(build, snapshot_id="s1")
     del ledger
     deadline = time.monotonic() + 20
-    while stored_ids(path) != ["s1"] and time.monotonic() < deadline:
+    while stored_ids(url) != ["s1"] and time.monotonic() < deadline:
         threading.Event().wait(0.005)
-    assert stored_ids(path) == ["s1"]
+    assert stored_ids(url) == ["s1"]
     gc.collect()
 
 
-def test_snapshots_are_listed_newest_first_by_page_and_owner(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_snapshots_are_listed_newest_first_by_page_and_owner(url: str) -> None:
+    with Ledger.open(url) as ledger:
         for number in range(6):
             # Later ones carry earlier times: order is the ledger's, not the clock's.
             record = snapshot(f"s{number}", number=6 - number, principal=["ana", "bob"][number % 2])
@@ -227,8 +215,8 @@ def test_snapshots_are_listed_newest_first_by_page_and_owner(tmp_path: Path) -> 
         assert ledger.snapshots("acme", before="unknown") == ()
 
 
-def test_exposure_counts_each_version_once_a_snapshot_and_one_tenant_only(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_exposure_counts_each_version_once_a_snapshot_and_one_tenant_only(url: str) -> None:
+    with Ledger.open(url) as ledger:
         twice = (("gmv", "v1", None, False), ("gmv", "v1", "full", True), ("gmv", "v2", None, False))
         ledger.submit_snapshot(snapshot("s1", items=twice))
         ledger.submit_snapshot(snapshot("s2", items=(("gmv", "v2", "full", True),)))
@@ -240,8 +228,8 @@ def test_exposure_counts_each_version_once_a_snapshot_and_one_tenant_only(tmp_pa
         assert (first.selected, first.excluded, first.used, first.snapshot_ids) == (1, 0, 0, ("s1",))
 
 
-def test_reports_of_use_are_counted_once_and_refused_for_what_was_not_shown(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_reports_of_use_are_counted_once_and_refused_for_what_was_not_shown(url: str) -> None:
+    with Ledger.open(url) as ledger:
         ledger.submit_snapshot(snapshot("s1", number=1))
         ledger.report_used("s1", ["item-1", "item-1"], NOW)
         ledger.report_used("s1", ["item-1"], NOW)
@@ -257,8 +245,8 @@ def test_reports_of_use_are_counted_once_and_refused_for_what_was_not_shown(tmp_
         assert ledger.used_counts("other") == {}
 
 
-def test_usage_reports_are_kept_in_order_and_the_same_one_once(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_usage_reports_are_kept_in_order_and_the_same_one_once(url: str) -> None:
+    with Ledger.open(url) as ledger:
         ledger.submit_snapshot(snapshot("s1"))
         first, second = {"input_tokens": 10, "cached_input_tokens": 4}, {"input_tokens": 9}
         for report in (first, second, first):
@@ -268,21 +256,22 @@ def test_usage_reports_are_kept_in_order_and_the_same_one_once(tmp_path: Path) -
             ledger.report_usage("s9", first)
 
 
-def test_erased_blobs_are_in_no_file_and_are_stored_again_when_submitted_again(tmp_path: Path) -> None:
-    path, canary = tmp_path / "ledger.db", "canary-4711"
-    with Ledger.open(path) as ledger, Ledger.open(path) as other:
+def test_erased_blobs_are_in_no_file_and_are_stored_again_when_submitted_again(url: str, tmp_path: Path) -> None:
+    canary = "canary-4711"
+    with Ledger.open(url) as ledger, Ledger.open(url) as other:
         blobs = {"secret": f"{canary} " * 500, "kept": "text"}
         other.submit_snapshot(snapshot("s1", blobs=blobs), durable=True)
         assert ledger.erase_blobs(["secret", "unknown"]) == 1
         assert ledger.get_blobs(blobs) == {"kept": "text"}
-        assert [file.name for file in tmp_path.iterdir() if canary.encode() in file.read_bytes()] == []
+        files = [file for file in tmp_path.rglob("*") if file.is_file()]
+        assert [file.name for file in files if canary.encode() in file.read_bytes()] == []
         # `other` remembers that it had stored this blob; that must not be believed now.
         other.submit_snapshot(snapshot("s2", blobs=blobs), durable=True)
         assert other.get_blobs(blobs) == blobs
 
 
-def test_blobs_are_stored_once_and_never_changed(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+def test_blobs_are_stored_once_and_never_changed(url: str) -> None:
+    with Ledger.open(url) as ledger:
         many = {f"h{number}": f"t{number}" for number in range(1_200)}
         ledger.put_blobs(many)
         ledger.put_blobs({"h0": "other"})
@@ -290,7 +279,7 @@ def test_blobs_are_stored_once_and_never_changed(tmp_path: Path) -> None:
         assert ledger.integrity()["counts"]["blobs"] == 1_200
 
 
-def test_a_time_without_zone_is_refused(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger, pytest.raises(InvalidRequest) as refused:
+def test_a_time_without_zone_is_refused(url: str) -> None:
+    with Ledger.open(url) as ledger, pytest.raises(InvalidRequest) as refused:
         ledger.submit_snapshot(snapshot("s1", created_at=datetime(2026, 1, 1)), durable=True)
     assert refused.value.stable_code == "naive_time"

@@ -10,7 +10,6 @@ from ctx_pipeline.config import SourceConfig
 from ctx_pipeline.contracts import FileCode, FileStatus, ItemKind, Trust
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.sources import SourceBatch, read_source, sql, sql_stats
-from tests.sources.postgres import server
 
 CANARY = "canary-secret"
 
@@ -291,14 +290,13 @@ ANALYZE big;
 
 
 @pytest.fixture(scope="module")
-def postgres():
+def postgres(postgres_server):
     """Return the address of a server with the shop in database `postgres`."""
-    with server() as address:
-        import psycopg
+    import psycopg
 
-        with psycopg.connect(f"{address}/postgres") as connection:
-            connection.execute(POSTGRES)
-        yield address
+    with psycopg.connect(f"{postgres_server.address}/postgres") as connection:
+        connection.execute(POSTGRES)
+    return postgres_server.address
 
 
 def test_postgres_gives_tables_columns_keys_and_comments(query, postgres):
