@@ -130,7 +130,7 @@ def console(path: Path, name: str | None) -> str:
 
 def source_block(path: Path) -> str:
     """Return a file as a page shows it."""
-    language = {".py": "python", ".toml": "toml", ".yaml": "yaml", OUTPUT_SUFFIX: "text"}[path.suffix]
+    language = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".bash": "bash", OUTPUT_SUFFIX: "text"}[path.suffix]
     return f"```{language}\n" + path.read_text(encoding="utf-8").strip("\n") + "\n```\n"
 
 
