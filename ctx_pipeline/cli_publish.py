@@ -58,7 +58,8 @@ def publish(
     else:
         run.blocks(publish_view(report, run.hint, check=check))
     if report.errors:
-        run.say(f"{report.errors} errors" + ("" if check else "; nothing was written"))
+        words = "1 error" if report.errors == 1 else f"{report.errors} errors"
+        run.say(words if check else f"{words}; nothing was written")
         raise typer.Exit(InvalidRequest.exit_code)
 
 
@@ -103,7 +104,7 @@ def _outcome(report: PublishReport, *, check: bool) -> str:
         return "Checked; nothing was written"
     if not report.published:
         return "Not published; nothing was written"
-    gone = f"; no longer shown: {', '.join(report.superseded)}" if report.superseded else ""
+    gone = f"; replaced: {', '.join(report.superseded)}" if report.superseded else ""
     return f"Published{gone}" + (f"\n{report.note}" if report.note else "")
 
 

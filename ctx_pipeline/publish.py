@@ -208,10 +208,16 @@ def _supersessions(
 
     for (tenant, item_id), chain in versions.items():
         for at, version in enumerate(chain):
-            later = [other for other in chain[at + 1 :] if not is_tie(version.item, other.item)]
-            if all(other.seq <= absorbed for other in later):
+            later = [
+                (max(now, other.item.valid_from or now), other.seq <= absorbed, other.item.version)
+                for other in chain[at + 1 :]
+                if not is_tie(version.item, other.item)
+            ]
+            known = [end for end, is_known, _ in later if is_known]
+            new = [(end, successor) for end, is_known, successor in later if not is_known]
+            if not new or (known and min(known) <= min(new)[0]):
                 continue
-            ends, successor = min((max(now, other.item.valid_from or now), other.item.version) for other in later)
+            ends, successor = min(new)
             patch = patches.get((tenant, item_id, version.item.version))
             if patch is not None and patch.superseded_at is not None and patch.superseded_at <= micros(ends):
                 continue

@@ -28,6 +28,7 @@ from ctx_pipeline.contracts.schema import PUBLISHED
 from ctx_pipeline.sources.base import ADAPTERS, READERS
 from docs.meanings import (
     COMMON_FIELDS,
+    DEFINITION_CODES,
     ERROR_EXITS,
     ERRORS,
     EXCLUSIONS,
@@ -324,6 +325,11 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "What packs are made by, and what a build reports.",
         ("ContextPolicy", "RankWeights", "ModelProfile", "BuildReport", "SourceReport", "SourceFile", "FileError"),
     ),
+    (
+        "Publishing",
+        "What publishing definitions found, changed and reached.",
+        ("PublishReport", "PublishedFile", "DefinitionFinding", "DefinitionChange", "DefinitionExposure"),
+    ),
 )
 
 
@@ -401,6 +407,11 @@ A failed check in `hard_gates` is `gate_failed`; any other is a warning of the p
 A file that cannot be loaded is reported with one of these, and everything else is built.
 
 {_code_table(codes.FileCode, FILE_CODES)}
+### What is wrong with a definition
+
+A definition is not published with one of these, or a file code of above; `not_checked` and `no_definitions` are warnings.
+
+{_code_table(contracts.DefinitionCode, DEFINITION_CODES)}
 ### Closed sets
 
 These values are all there are.

@@ -112,6 +112,20 @@ FILE_CODES = {
     "fetch_failed": "A web page could not be fetched.",
 }
 
+DEFINITION_CODES = {
+    "bad_name": "The name has blanks or signs.",
+    "duplicate_name": "Another file, or another spelling, has this name.",
+    "synonym_taken": "A synonym is the name of another metric.",
+    "bad_expression": "A part that has to be SQL is no expression that DuckDB parses.",
+    "unknown_table": "A table or a join names what no schema source of the tenant has.",
+    "unknown_column": "A column is in none of the definition's tables.",
+    "not_checked": "Tables or columns could not be checked; the message says why.",
+    "version_not_newer": "The version is lower than the live one, or missing.",
+    "valid_from_too_early": "The version would begin before the live one began.",
+    "unknown_tenant": "No source and no setting of the project names the tenant.",
+    "no_definitions": "The file has nothing that is a definition.",
+}
+
 ERRORS = {
     "already_exists": "files exist already",
     "build_failed": "the build failed in …",
@@ -119,6 +133,11 @@ ERRORS = {
     "duplicate_model": "two entries of [[models]] have one model_id",
     "duplicate_source": "two entries of [[sources]] have one name",
     "invalid_selection": "the selection is not valid, or names no asset",
+    "no_registry": "no source is a semantic registry",
+    "not_a_registry": "the source is of another kind",
+    "removal_not_confirmed": "publishing would remove definitions; nothing was written",
+    "same_target": "two of the files have the same place in the registry",
+    "several_registries": "there is more than one semantic registry",
     "invalid_value": "the value of a key is not accepted",
     "unknown_key": "unknown key …",
     "usage": "a flag, an argument or a command is wrong",

@@ -170,11 +170,11 @@ def test_a_version_that_begins_later_leaves_the_old_one_until_then(published: Ho
     assert published.versions(at=begins)["2"] is None
 
 
-@pytest.mark.parametrize("built", [False, True])
-def test_a_planned_version_that_is_taken_back_leaves_the_old_one_for_good(published: Home, built: bool):
+@pytest.mark.parametrize("absorbed", [False, True])
+def test_a_planned_version_that_is_taken_back_leaves_the_old_one_for_good(published: Home, absorbed: bool):
     begins = published.now + timedelta(days=10)
     published.publish({**V2, "valid_from": begins.isoformat()})
-    if built:
+    if absorbed:
         build_index(published.folder)
     with pytest.raises(InvalidRequest, match="metric:registry/gmv@2") as refused:
         published.publish(GMV)

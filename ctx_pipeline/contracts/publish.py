@@ -27,7 +27,6 @@ class DefinitionCode(StrEnum):
     VERSION_NOT_NEWER = "version_not_newer"
     VALID_FROM_TOO_EARLY = "valid_from_too_early"
     UNKNOWN_TENANT = "unknown_tenant"
-    NOT_READ = "not_read"
     NO_DEFINITIONS = "no_definitions"
 
 
@@ -35,13 +34,19 @@ class DefinitionFinding(Contract):
     """One thing wrong, or not checked, in one file of definitions."""
 
     severity: Literal["error", "warning"]
-    """An error in a file that is published stops the publishing of all; in another file it is a warning."""
+    """An error in a file that is published stops all of them; what is wrong with another file is a warning."""
     code: FileCode | DefinitionCode
+    """What it is about."""
     path: str
+    """Relative to the project."""
     line: Annotated[int, Field(ge=1)] | None = None
+    """Where the definition begins, where it is known."""
     item_id: str | None = None
+    """The definition; None: the file."""
     message: str
+    """What is wrong; it may name tables, columns and keys."""
     fix: str = ""
+    """What to do."""
 
 
 class DefinitionExposure(Contract):
@@ -52,20 +57,29 @@ class DefinitionExposure(Contract):
     latest: tuple[str, ...] = ()
     """Ids of the last of them, newest first."""
     principals: tuple[str, ...] = ()
+    """Who asked."""
     agents: tuple[str, ...] = ()
+    """Agents that asked."""
 
 
 class DefinitionChange(Contract):
     """What becomes of one definition."""
 
     change: Literal["added", "changed", "removed", "unchanged"]
+    """Beside what is live."""
     item_id: str
+    """The definition."""
     tenant: str
     kind: ItemKind
+    """A metric, or what else the registry has."""
     path: str | None = None
+    """File that has it, or had it."""
     line: Annotated[int, Field(ge=1)] | None = None
+    """Where it begins, where it is known."""
     old_version: str | None = None
+    """The newest version before."""
     new_version: str | None = None
+    """The newest version after."""
     effective_at: UtcDatetime | None = None
     """From when the new version counts, or the old one no longer does; None where nothing changes."""
     fields: tuple[str, ...] = ()
@@ -77,6 +91,7 @@ class DefinitionChange(Contract):
     same_subject: tuple[str, ...] = ()
     """Live items of other sources about the same subject."""
     exposure: DefinitionExposure | None = None
+    """Who was shown the old version; None where there is none."""
 
 
 class PublishedFile(Contract):
@@ -97,18 +112,27 @@ class PublishReport(Contract):
     published: bool
     """Whether the definitions are live now. False after a check, and when a finding is an error."""
     at: UtcDatetime
+    """The time at which it takes effect."""
     files: tuple[PublishedFile, ...]
+    """What was named."""
     findings: tuple[DefinitionFinding, ...] = ()
+    """What is wrong, and what could not be checked."""
     changes: tuple[DefinitionChange, ...] = ()
+    """Every definition of the registry: removed, changed, added, unchanged."""
     added: Count = 0
+    """Definitions that are new."""
     changed: Count = 0
+    """Definitions that differ."""
     removed: Count = 0
+    """Definitions, or planned versions, that are gone."""
     unchanged: Count = 0
+    """Definitions that are as they were."""
     superseded: tuple[str, ...] = ()
-    """`item@version` of what every process stops showing because of this call."""
+    """`item@version` of what was replaced: no process shows it any more, or from when its successor begins."""
     build: BuildReport | None = None
     """None when nothing was built; `note` says why."""
     note: str = ""
+    """Why nothing was built."""
 
     @property
     def errors(self) -> int:

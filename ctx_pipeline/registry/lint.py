@@ -47,14 +47,18 @@ class Proposal:
 
 
 def lint(proposal: Proposal) -> tuple[DefinitionFinding, ...]:
-    """Return everything that is wrong with a registry, ordered by path, line and code."""
+    """Return everything that is wrong with the files that are published, ordered by path, line and code.
+
+    Of other files: what could not be read, and whose names clash with those of a file that is published.
+    """
     newest = list(newest_of(proposal.items).values())
+    own = [item for item in newest if item.provenance.locator.path in proposal.published]
     found = [
         *_file_findings(proposal),
         *_name_findings(proposal, newest),
-        *_sql_findings(proposal, newest),
-        *(one for item in newest for one in _version_findings(proposal, item)),
-        *_tenant_findings(proposal, newest),
+        *_sql_findings(proposal, newest, own),
+        *(one for item in own for one in _version_findings(proposal, item)),
+        *_tenant_findings(proposal, own),
     ]
     distinct = dict.fromkeys(found)
     return tuple(sorted(distinct, key=lambda one: (one.path, one.line or 0, one.severity, one.code, one.message)))
@@ -126,7 +130,7 @@ def _name_of(item: ContextItem) -> str:
 def _name_findings(proposal: Proposal, newest: Sequence[ContextItem]) -> Iterator[DefinitionFinding]:
     metrics = [item for item in newest if item.kind is ItemKind.METRIC]
     for item in metrics:
-        if not _NAME.fullmatch(_name_of(item)):
+        if item.provenance.locator.path in proposal.published and not _NAME.fullmatch(_name_of(item)):
             message = "the name has blanks or signs: expressions, questions and ids could not name the metric"
             fix = "use letters of any script, digits, _ . and -, and put the spelling people use into synonyms"
             yield _finding(proposal, item, DefinitionCode.BAD_NAME, message, fix)
@@ -170,14 +174,17 @@ def _synonyms(proposal: Proposal, metrics: Sequence[ContextItem]) -> Iterator[De
 # --- SQL
 
 
-def _sql_findings(proposal: Proposal, newest: Sequence[ContextItem]) -> Iterator[DefinitionFinding]:
+def _sql_findings(
+    proposal: Proposal, newest: Sequence[ContextItem], own: Sequence[ContextItem]
+) -> Iterator[DefinitionFinding]:
     models = {item.item_id: item for item in newest if item.kind is ItemKind.SCHEMA}
     metrics = [item for item in newest if item.kind is ItemKind.METRIC]
     unknown: set[tuple[str, str]] = set()
-    for tenant in dict.fromkeys(item.scope.tenant for item in metrics):
-        own = [item for item in metrics if item.scope.tenant == tenant]
-        around = Surroundings(proposal.record.tables.get(tenant or "", {}), models, metric_names(own))
-        for item in own:
+    checked = [item for item in own if item.kind is ItemKind.METRIC]
+    for tenant in dict.fromkeys(item.scope.tenant for item in checked):
+        names = metric_names(item for item in metrics if item.scope.tenant == tenant)
+        around = Surroundings(proposal.record.tables.get(tenant or "", {}), models, names)
+        for item in (item for item in checked if item.scope.tenant == tenant):
             path = item.provenance.locator.path or ""
             if not around.tables and (path, tenant or "") not in unknown:
                 unknown.add((path, tenant or ""))
