@@ -14,7 +14,7 @@ import sys
 import types
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
@@ -119,6 +119,7 @@ _PLAIN = {
     float: "number",
     bool: "`true` or `false`",
     timedelta: "duration",
+    date: "day",
     SecretStr: "secret text",
     contracts.UtcDatetime: "time",
     Any: "any value",
@@ -409,7 +410,8 @@ A file that cannot be loaded is reported with one of these, and everything else 
 {_code_table(codes.FileCode, FILE_CODES)}
 ### What is wrong with a definition
 
-A definition is not published with one of these, or a file code of above; `not_checked` and `no_definitions` are warnings.
+A definition is not published with one of these, or a file code of above; `not_checked` and `no_definitions` are
+warnings.
 
 {_code_table(contracts.DefinitionCode, DEFINITION_CODES)}
 ### Closed sets
