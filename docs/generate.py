@@ -410,7 +410,7 @@ A file that cannot be loaded is reported with one of these, and everything else 
 {_code_table(codes.FileCode, FILE_CODES)}
 ### What is wrong with a definition
 
-A definition is not published with one of these, or a file code of above; `not_checked` and `no_definitions` are
+A definition is not published with one of these, or with a file code of above; `not_checked` and `no_definitions` are
 warnings.
 
 {_code_table(contracts.DefinitionCode, DEFINITION_CODES)}

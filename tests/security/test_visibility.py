@@ -368,6 +368,8 @@ def _tell(facts: dict[str, Any], event: Any) -> None:
     match event.code:
         case "retired" | "restored":
             facts["retired"] = event.code == "retired"
+            # A version that is in force again is not replaced any more, either.
+            facts["replaced"] = facts["replaced"] and not (event.code == "restored" and event.version is not None)
         case "superseded":
             facts["replaced"] = True
         case "revoked":
