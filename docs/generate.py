@@ -14,7 +14,7 @@ import sys
 import types
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
@@ -118,6 +118,7 @@ _PLAIN = {
     float: "number",
     bool: "`true` or `false`",
     timedelta: "duration",
+    date: "day",
     SecretStr: "secret text",
     contracts.UtcDatetime: "time",
     Any: "any value",
