@@ -142,7 +142,6 @@ def backfill_view(report: BackfillReport) -> list[Block]:
         *(Column(name, right=True) for name in ("built", "built before")),
         Column("from"),
         Column("to"),
-        Column("it has"),
     )
     rows = [
         (
@@ -151,7 +150,6 @@ def backfill_view(report: BackfillReport) -> list[Block]:
             number(part.skipped),
             part.built[0] if part.built else "",
             part.built[-1] if part.built else "",
-            f"{part.first}..{part.last}",
         )
         for part in report.assets
     ]

@@ -139,5 +139,6 @@ ctx doctor
 # > ok     tokenizers  a sample counts o200k_base 10, cl100k_base 12 tokens, offline
 # > ok     dagster     Dagster 1.13.27, instance in .ctx/dagster
 # > ok     build lock  free
+# > ok     alerts      no failed run in 7 days
 # >
-# > 11 ok, 0 warn, 0 fail
+# > 12 ok, 0 warn, 0 fail
