@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctx_pipeline.contracts import ContextPack, ContextRequest, Task
+from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.errors import Conflict
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.ledger.copy import copy_ledger
@@ -60,6 +62,27 @@ def serves_again(home: Path, asked: ContextPack) -> None:
     with open_project(home) as project:
         before = project.ledger.overlay_sequence()
         assert project.ledger.append_overlay([overlay("retired", ITEM)]) == before + 1
+
+
+RUNBOOK = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
+
+
+def test_the_runbook_says_what_to_do_about_every_error_that_is_not_the_callers() -> None:
+    errors = (REPOSITORY / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([\d, ]+) \| ", errors, re.MULTILINE)
+    operators = {code for code, exits in rows if {"5", "6", "7"} & set(exits.split(", "))}
+    assert "ledger_behind" in operators
+    assert {code for code in operators if f"`{code}`" not in RUNBOOK} == set()
+
+
+def test_the_runbook_knows_every_sensor_schedule_and_check_of_the_graph(home: Path) -> None:
+    definitions = make_definitions(home)
+    sensors = {sensor.name for sensor in definitions.sensors or ()}
+    schedules = {schedule.name for schedule in definitions.schedules or ()}
+    checks = {key.name for key in definitions.resolve_asset_graph().asset_check_keys}
+    assert sensors
+    assert checks
+    assert {name for name in sensors | schedules | checks if f"`{name}`" not in RUNBOOK} == set()
 
 
 @pytest.fixture

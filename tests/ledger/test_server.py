@@ -15,7 +15,7 @@ from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.ledger import server as connections
 from ctx_pipeline.ledger.counters import touch_sources
 from tests.ledger.builders import execute, overlay, snapshot, stored_ids
-from tests.postgres_server import PASSWORD, Server, running_server
+from tests.postgres_server import PASSWORD, Server, running_server, unavailable
 
 RAISED = "DO $$ BEGIN RAISE EXCEPTION 'canary-4711' USING ERRCODE = '{}'; END $$"
 
@@ -30,6 +30,15 @@ def fragile() -> Iterator[Server]:
     """A server of this module's own, to be stopped and started."""
     with running_server() as server:
         yield server
+
+
+def test_a_server_that_has_to_be_there_is_a_failure_and_not_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CTX_REQUIRE_POSTGRES", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="none here"):
+        unavailable("none here")
+    monkeypatch.setenv("CTX_REQUIRE_POSTGRES", "1")
+    with pytest.raises(pytest.fail.Exception, match="none here"):
+        unavailable("none here")
 
 
 def with_setting(url: str, setting: str) -> str:
