@@ -1,0 +1,143 @@
+"""The checks of the assets in real runs: what blocks, what warns, and what is served meanwhile."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from ctx_pipeline import ContextProject, build
+from ctx_pipeline.builder import open_instance
+from ctx_pipeline.cli import app
+from ctx_pipeline.contracts import FileCode
+from ctx_pipeline.index.artifact import Layout, read_pointer
+from tests.integration.test_dagster_project import _tick
+
+PROJECT = """\
+[project]
+name = "shop"
+tenant = "acme"
+[identity]
+principal = "ana"
+[[sources]]
+name = "handbook"
+kind = "documents"
+path = "documents"
+[[sources]]
+name = "tools"
+kind = "tools"
+path = "tools.json"
+"""
+TOOL = {"name": "refund", "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}}}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("shop")
+    (home / "ctx.toml").write_text(PROJECT, encoding="utf-8")
+    (home / "documents").mkdir()
+    for name in ("a", "b"):
+        (home / "documents" / f"{name}.md").write_text(f"# Page {name}\n\nRefunds {name}.\n", encoding="utf-8")
+    (home / "tools.json").write_text(json.dumps([TOOL]), encoding="utf-8")
+    build(home, progress=False)
+    return home
+
+
+@pytest.fixture
+def home(built: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(built, tmp_path / "shop")
+
+
+def checks(home: Path, asset: str) -> dict[str, tuple[bool, str, dict[str, Any]]]:
+    """The last result of each check of an asset: passed, severity, metadata."""
+    found: dict[str, tuple[bool, str, dict[str, Any]]] = {}
+    with open_instance(home) as instance:
+        key = dg.AssetKey(asset.split("/"))
+        for name in _names(home, key):
+            history = instance.event_log_storage.get_asset_check_execution_history(dg.AssetCheckKey(key, name), limit=1)
+            event = history[0].event if history else None
+            if event is not None and event.dagster_event is not None:
+                data = event.dagster_event.asset_check_evaluation_data
+                metadata = {label: value.value for label, value in data.metadata.items()}
+                found[name] = (data.passed, data.severity.value, metadata)
+    return found
+
+
+def _names(home: Path, key: dg.AssetKey) -> list[str]:
+    from ctx_pipeline.definitions import make_definitions
+
+    return sorted(
+        each.name for each in make_definitions(home).resolve_asset_graph().asset_check_keys if each.asset_key == key
+    )
+
+
+def visible(home: Path) -> set[str]:
+    with ContextProject.open(home) as project:
+        return {row.item_id for row in project.items()}
+
+
+def lose_the_handbook(home: Path) -> None:
+    """The handbook's feed is empty tonight, and the tools have a new one."""
+    shutil.rmtree(home / "documents")
+    (home / "documents").mkdir()
+    (home / "tools.json").write_text(json.dumps([TOOL, {**TOOL, "name": "ship"}]), encoding="utf-8")
+
+
+def test_a_source_that_lost_everything_stops_its_run_and_the_others_are_published_in_a_second_one(home: Path) -> None:
+    before = visible(home)
+    lose_the_handbook(home)
+    report = build(home, progress=False)
+    assert [(source.name, source.withheld) for source in report.sources] == [("handbook", 2), ("tools", 0)]
+    assert [error.code for error in report.errors] == [FileCode.SOURCE_SHRANK]
+    assert report.artifact is not None
+    assert visible(home) == {*before, "tool:tools/ship"}
+    with open_instance(home) as instance:
+        second, first = instance.get_runs(limit=2)
+        assert (first.status, second.status) == (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS)
+    assert checks(home, "sources/handbook")["nothing_vanished"] == (False, "ERROR", {"withheld": 2, "items": 0})
+    assert checks(home, "sources/tools")["nothing_vanished"][0]
+
+
+def test_the_command_line_builds_with_the_error_confirms_it_and_builds_without(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lose_the_handbook(home)
+
+    def ctx(*words: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            app([*words, "--home", str(home)])
+        return int(ended.value.code or 0), capsys.readouterr().out
+
+    assert ctx("build", "--strict", "--json")[0] == 2
+    code, shown = ctx("build")
+    assert code == 0
+    assert "withheld" in shown
+    assert "source_shrank" in shown
+    assert "ctx retire --source handbook" in ctx("status")[1]
+    code, refused = ctx("retire", "--source", "handbook", "--json")
+    assert (code, json.loads(refused)["error"]["code"]) == (2, "not_confirmed")
+    assert json.loads(ctx("retire", "--source", "handbook", "--yes", "--json")[1])["count"] == 2
+    assert visible(home) == {"tool:tools/refund", "tool:tools/ship"}
+    assert ctx("build", "--strict")[0] == 0
+
+
+def test_the_sensor_builds_the_stages_after_a_run_that_a_source_has_stopped(home: Path) -> None:
+    from ctx_pipeline.definitions import make_definitions
+
+    lose_the_handbook(home)
+    definitions = make_definitions(home)
+    pointer = read_pointer(Layout(home))
+    with open_instance(home) as instance:
+        job = definitions.resolve_job_def("build_all")
+        assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+        assert read_pointer(Layout(home)) == pointer
+        (request,) = _tick(home, instance).run_requests or []
+        stages = [key for key in definitions.resolve_asset_graph().get_all_asset_keys() if key.path[0] == "stages"]
+        assert job.execute_in_process(instance=instance, asset_selection=stages, tags=request.tags).success
+        assert _tick(home, instance).run_requests == []
+    assert "tool:tools/ship" in visible(home) - {"tool:tools/refund"}
+    assert len(visible(home)) == 4
