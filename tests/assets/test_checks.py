@@ -141,3 +141,34 @@ def test_the_sensor_builds_the_stages_after_a_run_that_a_source_has_stopped(home
         assert _tick(home, instance).run_requests == []
     assert "tool:tools/ship" in visible(home) - {"tool:tools/refund"}
     assert len(visible(home)) == 4
+
+
+def test_a_pinned_index_is_built_but_not_moved_and_the_sensor_does_not_run_in_a_loop(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ctx(*words: str) -> Any:
+        with pytest.raises(SystemExit) as ended:
+            app([*words, "--home", str(home), "--json"])
+        shown = json.loads(capsys.readouterr().out)
+        return (shown, ended.value.code) if ended.value.code else shown
+
+    (home / "documents" / "c.md").write_text("# Page c\n\nRefunds c.\n", encoding="utf-8")
+    newest = ctx("build")["artifact"]
+    assert len(visible(home)) == 4
+    kept = ctx("index", "list")["artifacts"]
+    assert [one["artifact"] for one in kept if one["current"]] == [newest]
+    change = ctx("index", "rollback", "--reason", "c is wrong")
+    assert (change["before"], change["now"]) == (newest, kept[1]["artifact"])
+    (home / "documents" / "d.md").write_text("# Page d\n\nRefunds d.\n", encoding="utf-8")
+    report = ctx("build")
+    assert (report["artifact"], report["items"], report["pin"]["reason"]) == (None, 3, "c is wrong")
+    assert _tick(home).run_requests == []
+    assert len(visible(home)) == 3
+    assert ctx("status")["pin"]["waiting"] == report["pin"]["waiting"]
+    assert [(check["state"], check["code"]) for check in ctx("doctor")["checks"] if check["name"] == "pin"] == [
+        ("warn", "index_pinned")
+    ]
+    assert ctx("index", "unpin")["now"] == report["pin"]["waiting"]
+    assert len(visible(home)) == 5
+    refused, code = ctx("index", "unpin")
+    assert (refused["error"]["code"], code) == ("not_pinned", 2)
