@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ctx_pipeline.assets.checks import past_changes, source_check_results, source_check_specs
 from ctx_pipeline.assets.metadata import (
     SAMPLE_ROWS,
     errors_table,
@@ -60,6 +61,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
                     f"served until somebody confirms it: `ctx retire --source {source.name}`."
                 ),
             ),
+            *source_check_specs(key),
         ],
         pool=STORE_POOL,
         tags={"ctx/when_to_load": source.when_to_load.value} if source.when_to_load else None,
@@ -69,17 +71,20 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         session: dg.ResourceParam[BuildSession],
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
         with session.step(key.to_user_string()) as pipeline:
+            before = pipeline.store.max_seq()
             report = pipeline.refresh_source(source.name)
             session.sources.append(report)
             observed = pipeline.ledger.sources()[source.name]
             sample = _sample(pipeline, source.name)
+            past = past_changes(dg.AssetExecutionContext.get().instance, key)
+            changes = source_check_results(pipeline, report, before, past)
         if report.errors:
             message = f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
             dg.AssetExecutionContext.get().log.warning(message)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
             metadata=_metadata(report, sample),
-            check_results=[_check(report), _vanished(report)],
+            check_results=[_check(report), _vanished(report), *changes],
         )
 
     return read_source

@@ -104,6 +104,10 @@ class Staging:
         digest = self.digest(name)
         return digest is not None and _has_digest(self.path / f"{name}.arrow", digest)
 
+    def discard(self, name: str) -> None:
+        """Take a part for not written, so that its stage writes it anew."""
+        (self.path / f"{name}.sha256").unlink(missing_ok=True)
+
     def lexical_directory(self) -> Path:
         """Return the directory of the lexical index."""
         return self.path / LEXICAL
