@@ -74,7 +74,6 @@ def diagnose(home: Path) -> Diagnosis:
         ("ledger", _ledger),
         ("store", _store),
         ("artifact", _artifact),
-        ("pin", _pinned),
         ("embedder", _embedder),
         ("tokenizers", _tokenizers),
         ("dagster", _dagster),
@@ -208,10 +207,13 @@ def _artifact(loaded: LoadedConfig) -> Check:
     manifest = ArtifactReader(directory).manifest
     for problem in _wrong_hashes(directory, manifest, pointer):
         raise Corrupt(problem, where=".ctx/derived", fix="delete .ctx/derived and run ctx build")
+    if (pinned := _pinned(loaded)) is not None:
+        return pinned
     return Check("artifact", "ok", f"{manifest['rows']} item versions, hashes match, {manifest['content_hash'][:16]}…")
 
 
-def _pinned(loaded: LoadedConfig) -> Check:
+def _pinned(loaded: LoadedConfig) -> Check | None:
+    """Return what a person should know of a pinned index; None when builds move the pointer."""
     from datetime import UTC, datetime
 
     from ctx_pipeline.index.artifact import Layout
@@ -220,14 +222,14 @@ def _pinned(loaded: LoadedConfig) -> Check:
 
     layout = Layout(loaded.home)
     if index_pin(layout) is None:
-        return Check("pin", "ok", "builds publish what they make")
+        return None
     pin = pin_today(layout, Store.of_project(loaded.home), datetime.now(UTC))
     assert pin is not None, "only `unpin` lets go of it"
-    message = f"the index is pinned to {pin.artifact[:16]}… since {pin.since:%Y-%m-%d %H:%M:%SZ}: {pin.reason}"
+    message = f"whole, and pinned to {pin.artifact[:16]}… since {pin.since:%Y-%m-%d %H:%M:%SZ}: {pin.reason}"
     if pin.closed:
         message += f"; {pin.closed} items in it have been closed to some since"
-        return Check("pin", "fail", message, "ctx index unpin", "rights_changed", Conflict.exit_code)
-    return Check("pin", "warn", message, "ctx index unpin", "index_pinned")
+        return Check("artifact", "fail", message, "ctx index unpin", "rights_changed", Conflict.exit_code)
+    return Check("artifact", "warn", message, "ctx index unpin", "index_pinned")
 
 
 def _wrong_hashes(directory: Path, manifest: dict[str, Any], pointer: dict[str, Any]) -> Iterator[str]:

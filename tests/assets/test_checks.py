@@ -11,10 +11,14 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import ContextProject, build
+from ctx_pipeline.assets.checks import DESCRIPTIONS
+from ctx_pipeline.audit import CHECKS
 from ctx_pipeline.builder import open_instance
 from ctx_pipeline.cli import app
 from ctx_pipeline.contracts import FileCode
-from ctx_pipeline.index.artifact import Layout, read_pointer
+from ctx_pipeline.errors import Corrupt
+from ctx_pipeline.index.artifact import Layout, Staging, read_pointer
+from ctx_pipeline.pipeline import Pipeline
 from tests.integration.test_dagster_project import _tick
 
 PROJECT = """\
@@ -32,7 +36,7 @@ name = "tools"
 kind = "tools"
 path = "tools.json"
 """
-TOOL = {"name": "refund", "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}}}
+TOOL: dict[str, Any] = {"name": "refund", "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}}}
 
 
 @pytest.fixture(scope="module")
@@ -165,10 +169,57 @@ def test_a_pinned_index_is_built_but_not_moved_and_the_sensor_does_not_run_in_a_
     assert _tick(home).run_requests == []
     assert len(visible(home)) == 3
     assert ctx("status")["pin"]["waiting"] == report["pin"]["waiting"]
-    assert [(check["state"], check["code"]) for check in ctx("doctor")["checks"] if check["name"] == "pin"] == [
+    assert [(check["state"], check["code"]) for check in ctx("doctor")["checks"] if check["name"] == "artifact"] == [
         ("warn", "index_pinned")
     ]
     assert ctx("index", "unpin")["now"] == report["pin"]["waiting"]
     assert len(visible(home)) == 5
     refused, code = ctx("index", "unpin")
     assert (refused["error"]["code"], code) == ("not_pinned", 2)
+
+
+def test_a_part_that_fails_its_audit_is_not_published_and_the_next_build_mends_it(home: Path) -> None:
+    (home / "documents" / "c.md").write_text("# Page c\n\nRefunds c.\n", encoding="utf-8")
+    before = read_pointer(Layout(home))
+    build(home, select="sources/handbook+ and not stages/filtered_items+", progress=False)
+    with Pipeline(home) as pipeline:
+        staging = Staging(pipeline.layout, pipeline.generation())
+        staging.write("ranked", staging.read("ranked").slice(1))
+    with pytest.raises(Corrupt, match="authority_is_within_policy") as failed:
+        build(home, select='group:"stages"', progress=False)
+    assert failed.value.stable_code == "check_failed"
+    assert failed.value.where == "stages/ranked_items"
+    assert read_pointer(Layout(home)) == before
+    passed, severity, metadata = checks(home, "stages/ranked_items")["authority_is_within_policy"]
+    assert (passed, severity, metadata) == (False, "ERROR", {"rows": 3, "expected_rows": 4})
+    assert build(home, progress=False).artifact != (before or {})["content_hash"]
+    assert all(passed for passed, _, _ in checks(home, "stages/ranked_items").values())
+
+
+def test_every_check_of_a_sound_build_passes_and_says_what_it_counted(home: Path) -> None:
+    found = {
+        name: result
+        for asset in ("sources/tools", *(f"stages/{stage}" for stage in CHECKS))
+        for name, result in checks(home, asset).items()
+    }
+    assert set(found) == {"every_file_loaded", "nothing_vanished", *DESCRIPTIONS}
+    assert [name for name, (passed, _, _) in found.items() if not passed] == []
+    assert found["rows_match_the_store"][2] == {"rows": 3, "missing_rows": 0, "extra_rows": 0}
+
+
+def test_a_tool_that_asks_for_more_is_a_warning_and_the_build_goes_on(home: Path) -> None:
+    schema = {**TOOL["inputSchema"], "required": ["id"]}
+    (home / "tools.json").write_text(json.dumps([{**TOOL, "inputSchema": schema}]), encoding="utf-8")
+    assert build(home, progress=False).artifact is not None
+    passed, severity, metadata = checks(home, "sources/tools")["schema_is_stable"]
+    assert (passed, severity, metadata["samples"]) == (False, "WARN", ["refund: 'id' is required now"])
+
+
+def test_a_reading_that_changes_far_more_than_before_is_a_warning(home: Path) -> None:
+    for _ in range(3):
+        build(home, select="sources/tools", progress=False)
+    tools = [{**TOOL, "name": f"refund_{number}"} for number in range(30)]
+    (home / "tools.json").write_text(json.dumps([TOOL, *tools]), encoding="utf-8")
+    build(home, select="sources/tools", progress=False)
+    passed, severity, metadata = checks(home, "sources/tools")["volume_is_usual"]
+    assert (passed, severity, metadata) == (False, "WARN", {"changed": 30, "usually": 0, "readings": 4})
