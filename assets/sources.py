@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ctx_pipeline.assets.checks import past_changes, source_check_results, source_check_specs
 from ctx_pipeline.assets.definition_check import definition_check_results, definition_check_specs
 from ctx_pipeline.assets.metadata import (
     SAMPLE_ROWS,
@@ -71,6 +72,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
                 ),
             ),
             *definition_check_specs(source, key),
+            *source_check_specs(key),
         ],
         pool=STORE_POOL,
         retry_policy=retries,
@@ -83,20 +85,23 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         with session.step(key.to_user_string()) as pipeline:
             # Before reading: what changes meanwhile looks different afterwards, and is read once more.
             look = source_fingerprint(source, pipeline.home)
+            before = pipeline.store.max_seq()
             report = pipeline.refresh_source(source.name)
             if retries is not None and _is_unreachable(report):
                 _try_again(retries)
             session.sources.append(report)
             observed = pipeline.ledger.sources()[source.name]
             sample = _sample(pipeline, source.name)
-            checks = [_check(report), *definition_check_results(source, pipeline)]
+            past = past_changes(dg.AssetExecutionContext.get().instance, key)
+            changes = source_check_results(pipeline, report, before, past)
+            checks = [_check(report), _vanished(report), *changes, *definition_check_results(source, pipeline)]
         if report.errors:
             message = f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
             dg.AssetExecutionContext.get().log.warning(message)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
             metadata={**_metadata(report, sample), **({} if look is None else {LOOK: look.digest})},
-            check_results=[*checks, _vanished(report)],
+            check_results=checks,
         )
 
     return read_source

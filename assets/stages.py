@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import dagster as dg
 
+from ctx_pipeline.assets.checks import stage_check_results, stage_check_specs
 from ctx_pipeline.assets.metadata import column_schema, owner_of, sample_table, stage_freshness, stays_fresh
 from ctx_pipeline.assets.sources import STORE_POOL, source_key
 from ctx_pipeline.index.artifact import FORMAT_VERSION
+from ctx_pipeline.index.history import index_pin
 from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank import RANKING_VERSION
 
 if TYPE_CHECKING:
     from ctx_pipeline.config import ProjectConfig
+    from ctx_pipeline.contracts import IndexPin
     from ctx_pipeline.pipeline import Pipeline, StageResult
 
 GROUP = "stages"
@@ -161,6 +164,7 @@ def _stage_asset(stage: Stage, sources: Sequence[dg.AssetKey], freshness: dg.Fre
         code_version=stage.code_version,
         freshness_policy=freshness,
         automation_condition=stays_fresh(bootstrap=False),
+        check_specs=stage_check_specs(stage.name, stage.key),
         pool=stage.pool,
     )
     # Dagster compares the annotation with the bare class.
@@ -169,10 +173,21 @@ def _stage_asset(stage: Stage, sources: Sequence[dg.AssetKey], freshness: dg.Fre
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
         with session.step(stage.key.to_user_string()) as pipeline:
             result = stage.run(pipeline)
+            checks = stage_check_results(stage.name, pipeline)
+            pin = index_pin(pipeline.layout) if stage.pool == ARTIFACT_POOL else None
         session.stages[stage.name] = result
-        return dg.MaterializeResult(data_version=dg.DataVersion(result.data_version), metadata=_metadata(result))
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(result.data_version),
+            metadata={**_metadata(result), **_pinned(pin)},
+            check_results=checks,
+        )
 
     return build_stage
+
+
+def _pinned(pin: IndexPin | None) -> dict[str, Any]:
+    """Return what is served instead of the artifact that was just built."""
+    return {} if pin is None else {"pinned_to": pin.artifact, "pinned_since": pin.since.isoformat()}
 
 
 def _metadata(result: StageResult) -> dict[str, Any]:

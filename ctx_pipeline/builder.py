@@ -261,28 +261,32 @@ def _was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
 
 def _report(session: BuildSession) -> BuildReport:
     """Sum up what the assets found."""
+    from ctx_pipeline.index.history import pin_today
+
     discovered = session.stages.get("discovered_items")
     assembled = session.stages.get("assembled_items")
     sources = tuple(session.sources)
+    pin = pin_today(session.pipeline.layout, session.pipeline.store, session.pipeline.clock())
     return BuildReport(
-        items=_live(session),
+        items=_live(session, pinned=pin is not None),
         embedded=0 if discovered is None else int(discovered.facts["embedded"]),
         reused=sum(source.reused for source in sources),
         retired=sum(source.retired for source in sources),
         errors=tuple(error for source in sources for error in source.errors),
-        artifact=None if assembled is None else str(assembled.facts["artifact"]),
+        artifact=None if assembled is None or pin is not None else str(assembled.facts["artifact"]),
         sources=sources,
+        pin=pin,
     )
 
 
-def _live(session: BuildSession) -> int:
+def _live(session: BuildSession, *, pinned: bool) -> int:
     """Return the live item versions of the artifact that is published now."""
     from ctx_pipeline.index.artifact import read_pointer, read_table
     from ctx_pipeline.pipeline import live_rows
     from ctx_pipeline.security.visibility import micros
 
     assembled = session.stages.get("assembled_items")
-    if assembled is not None:
+    if assembled is not None and not pinned:
         return int(assembled.facts["live"])
     pipeline = session.pipeline
     pointer = read_pointer(pipeline.layout)

@@ -63,3 +63,73 @@ def retire(
         run.emit(report)
     else:
         run.blocks(retire_view(report, run.hint))
+
+
+@command(index_app, "index", example="ctx index list\nctx index rollback --reason 'bad prices'", group=True)
+def index(run: Run) -> None:
+    """List the serving artifacts that are kept, and go back to one.
+
+    An artifact is what a build publishes; `artifact.keep` says how many stay.
+    """
+    _list_artifacts(run)
+
+
+@command(index_app, "list", example="ctx index list --json")
+def index_list(run: Run) -> None:
+    """List the artifacts that are kept, the one that was built last first."""
+    _list_artifacts(run)
+
+
+def _list_artifacts(run: Run) -> None:
+    from ctx_pipeline.cli_tables import artifacts_view
+    from ctx_pipeline.config import load_config
+    from ctx_pipeline.index.artifact import Layout
+    from ctx_pipeline.index.history import index_pin, kept_artifacts
+
+    layout = Layout(load_config(run.home).home)
+    kept, pin = kept_artifacts(layout), index_pin(layout)
+    if run.as_json:
+        run.emit({"artifacts": kept, "pin": pin})
+    else:
+        run.blocks(artifacts_view(kept, pin, run.hint))
+
+
+@command(index_app, "rollback", example="ctx index rollback --reason 'bad prices'\nctx index rollback 76aab3aa")
+def index_rollback(
+    run: Run,
+    artifact: Annotated[
+        str | None, typer.Argument(metavar="ARTIFACT", help="Its hash, or the beginning; default: the one before.")
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; `ctx status` says it.")] = "",
+) -> None:
+    """Serve an artifact that was built before, and hold it.
+
+    Builds go on and keep what they make; it is served after `ctx index unpin`. What was retired, forgotten or revoked
+    since stays so. An artifact built under other settings, or one that shows what has been closed since, is refused.
+    """
+    from ctx_pipeline.cli_tables import index_change_view
+    from ctx_pipeline.index.history import roll_back
+    from ctx_pipeline.pipeline import Pipeline
+
+    with Pipeline(run.home) as pipeline:
+        today, now = pipeline.generation(), pipeline.clock()
+        change = roll_back(pipeline.layout, today, pipeline.store, at=now, artifact=artifact, reason=reason)
+    if run.as_json:
+        run.emit(change)
+    else:
+        run.blocks(index_change_view(change, run.hint))
+
+
+@command(index_app, "unpin", example="ctx index unpin")
+def index_unpin(run: Run) -> None:
+    """Let builds publish again, and serve the newest artifact that they made meanwhile."""
+    from ctx_pipeline.cli_tables import index_change_view
+    from ctx_pipeline.config import load_config
+    from ctx_pipeline.index.artifact import Layout
+    from ctx_pipeline.index.history import unpin
+
+    change = unpin(Layout(load_config(run.home).home))
+    if run.as_json:
+        run.emit(change)
+    else:
+        run.blocks(index_change_view(change, run.hint))

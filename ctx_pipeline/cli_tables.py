@@ -32,18 +32,22 @@ if TYPE_CHECKING:
         ContextSnapshot,
         DiffEntry,
         FileError,
+        IndexPin,
         LifecycleEvent,
         RetireReport,
         SnapshotDiff,
         SourceReport,
     )
     from ctx_pipeline.doctor import Diagnosis
+    from ctx_pipeline.index.history import IndexChange, KeptArtifact
     from ctx_pipeline.inspection import ItemRow, Probe
     from ctx_pipeline.ledger import RecallNotice
     from ctx_pipeline.status import ProjectStatus
 
 Hint = Callable[..., str]
 
+HASH_CHARS = 16
+"""Characters of a content hash in tables."""
 SHOWN_ERRORS = 50
 """Errors of files that a build names on screen; `--json` has them all."""
 
@@ -101,7 +105,7 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
             f"{number(report.retired)} retired in {report.seconds:.1f} s\n{artifact}"
         )
     )
-    return blocks
+    return blocks if report.pin is None else [*blocks, pin_words(report.pin, hint)]
 
 
 def _counts(source: SourceReport, withheld: bool) -> tuple[int, ...]:
@@ -129,6 +133,48 @@ def retire_view(report: RetireReport, hint: Hint) -> list[Block]:
     if report.source is None and report.action == "retired":
         blocks.append(Words(f"Back with\n  {hint('retire', '--undo', report.items[0].item_id)}"))
     return blocks
+
+
+def pin_words(pin: IndexPin, hint: Hint) -> Block:
+    """Return that the index is pinned, since when and why."""
+    lines = [f"The index is pinned to {pin.artifact[:HASH_CHARS]} since {moment(pin.since)}: {cell(pin.reason)}"]
+    if pin.waiting is not None:
+        lines.append(f"Built meanwhile and not served: {pin.waiting[:HASH_CHARS]}")
+    if pin.closed:
+        lines.append(f"{number(pin.closed)} items in it have been closed to some since it was built")
+    return Words("\n".join([*lines, f"  {hint('index', 'unpin')}"]), "yellow")
+
+
+def artifacts_view(kept: Sequence[KeptArtifact], pin: IndexPin | None, hint: Hint) -> list[Block]:
+    """Return the artifacts that are kept."""
+    if not kept:
+        return [Words(f"Nothing built yet\n  {hint('build')}")]
+    columns = (
+        Column("artifact", style="cyan"),
+        Column("built"),
+        *(Column(name, right=True) for name in ("store", "overlay", "rows", "MiB")),
+        Column("embedder"),
+        Column("state"),
+    )
+    rows = [
+        (
+            one.artifact[:HASH_CHARS],
+            moment(one.built_at),
+            *map(number, (one.store_sequence, one.overlay_sequence, one.rows)),
+            f"{one.bytes / 1024**2:,.1f}",
+            one.embedder,
+            "pinned" if one.pinned else "current" if one.current else "",
+        )
+        for one in kept
+    ]
+    return [Grid("", columns, rows), *([pin_words(pin, hint)] if pin else [])]
+
+
+def index_change_view(change: IndexChange, hint: Hint) -> list[Block]:
+    """Return what is served now."""
+    same = change.before == change.now
+    words = f"Serving {change.now[:HASH_CHARS]}" + (", as before" if same else f", before {change.before[:HASH_CHARS]}")
+    return [Words(words), *([pin_words(change.pin, hint)] if change.pin else [])]
 
 
 def _place(error: FileError) -> str:
@@ -180,8 +226,9 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
         head += f"\nNothing built yet: run `{hint('build')}`"
     else:
         head += f"\nArtifact {status.artifact}, embedder {status.embedder}, overlay {status.overlay_sequence}"
+    heads: list[Block] = [Words(head), *([] if status.pin is None else [pin_words(status.pin, hint)])]
     if not status.sources:
-        return [Words(head), Words("No sources yet: add a [[sources]] table to ctx.toml")]
+        return [*heads, Words("No sources yet: add a [[sources]] table to ctx.toml")]
     withheld = any(source.withheld for source in status.sources)
     rows = [
         (
@@ -207,7 +254,7 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
     lost = [source.name for source in status.sources if source.withheld]
     words = [Words(f"Lost, and served until confirmed\n  {hint('retire', '--source', name)}") for name in lost[:1]]
     failed = [alerts_grid(status.alerts)] if status.alerts else []
-    return [Words(head), Grid("Sources", columns, rows), *words, *failed]
+    return [*heads, Grid("Sources", columns, rows), *words, *failed]
 
 
 def explain_view(snapshot_id: str, traces: Sequence[ContextDecisionTrace], hint: Hint) -> list[Block]:

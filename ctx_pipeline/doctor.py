@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctx_pipeline.errors import Corrupt, CtxError, Unavailable
+from ctx_pipeline.errors import Conflict, Corrupt, CtxError, Unavailable
 
 if TYPE_CHECKING:
     from ctx_pipeline.config import LoadedConfig
@@ -212,19 +212,35 @@ def _artifact(loaded: LoadedConfig) -> Check:
     manifest = ArtifactReader(directory).manifest
     for problem in _wrong_hashes(directory, manifest, pointer):
         raise Corrupt(problem, where=".ctx/derived", fix="delete .ctx/derived and run ctx build")
+    if (pinned := _pinned(loaded)) is not None:
+        return pinned
     return Check("artifact", "ok", f"{manifest['rows']} item versions, hashes match, {manifest['content_hash'][:16]}…")
 
 
-def _wrong_hashes(directory: Path, manifest: dict[str, Any], pointer: dict[str, Any]) -> Iterator[str]:
-    from ctx_pipeline.index.artifact import file_digest
-    from ctx_pipeline.text import canonical_json, sha256_hex
+def _pinned(loaded: LoadedConfig) -> Check | None:
+    """Return what a person should know of a pinned index; None when builds move the pointer."""
+    from datetime import UTC, datetime
 
-    for name, digest in sorted(manifest["parts"].items()):
-        if file_digest(directory / f"{name}.arrow") != digest:
-            yield f"part {name!r} of the artifact is not what was written"
-    content = {key: value for key, value in manifest.items() if key not in ("content_hash", "generation")}
-    if sha256_hex(canonical_json(content)) != manifest["content_hash"]:
-        yield "the artifact's manifest is not what was written"
+    from ctx_pipeline.index.artifact import Layout
+    from ctx_pipeline.index.history import index_pin, pin_today
+    from ctx_pipeline.index.store import Store
+
+    layout = Layout(loaded.home)
+    if index_pin(layout) is None:
+        return None
+    pin = pin_today(layout, Store.of_project(loaded.home), datetime.now(UTC))
+    assert pin is not None, "only `unpin` lets go of it"
+    message = f"whole, and pinned to {pin.artifact[:16]}… since {pin.since:%Y-%m-%d %H:%M:%SZ}: {pin.reason}"
+    if pin.closed:
+        message += f"; {pin.closed} items in it have been closed to some since"
+        return Check("artifact", "fail", message, "ctx index unpin", "rights_changed", Conflict.exit_code)
+    return Check("artifact", "warn", message, "ctx index unpin", "index_pinned")
+
+
+def _wrong_hashes(directory: Path, manifest: dict[str, Any], pointer: dict[str, Any]) -> Iterator[str]:
+    from ctx_pipeline.index.artifact import wrong_parts
+
+    yield from wrong_parts(directory, manifest)
     if pointer.get("content_hash") != manifest["content_hash"]:
         yield "the index pointer names another content than the artifact has"
 

@@ -264,6 +264,12 @@ class Pipeline:
         pointer = read_pointer(self.layout)
         return None if pointer is None else Generation(**pointer["generation"])
 
+    def built_generation(self) -> Generation | None:
+        """Return what the newest build was made from, published or, while the index is pinned, waiting."""
+        from ctx_pipeline.index.history import built_generation
+
+        return built_generation(self.layout)
+
     def discovered_items(self) -> StageResult:
         """Write identities, dependencies and vectors; embed what has not been embedded before."""
         from ctx_pipeline.index.embedder import embedding_text

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from ctx_pipeline.alerts import Alert, newest_alerts
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.index.artifact import Layout, read_pointer
+from ctx_pipeline.index.history import index_pin
 
 if TYPE_CHECKING:
     from ctx_pipeline.config import LoadedConfig
-    from ctx_pipeline.contracts import FileError
+    from ctx_pipeline.contracts import FileError, IndexPin
     from ctx_pipeline.ledger import Ledger
 
 FreshnessState = Literal["healthy", "warning", "degraded", "unknown"]
@@ -44,6 +45,8 @@ class ProjectStatus:
     """Content hash of the published artifact; None before the first build."""
     embedder: str | None
     overlay_sequence: int
+    pin: IndexPin | None
+    """What holds the pointer where it is; None when builds move it."""
     sources: tuple[SourceStatus, ...]
     alerts: tuple[Alert, ...] = ()
     """The newest failed runs, newest first."""
@@ -87,6 +90,7 @@ def project_status(loaded: LoadedConfig, ledger: Ledger, at: datetime) -> Projec
         artifact=None if pointer is None else pointer["content_hash"],
         embedder=None if pointer is None else pointer["generation"]["embedder"],
         overlay_sequence=ledger.overlay_sequence(),
+        pin=index_pin(layout),
         sources=tuple(rows),
         alerts=newest_alerts(loaded.home),
     )

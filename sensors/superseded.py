@@ -49,7 +49,7 @@ def _request(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> tuple[d
     if pipeline.store.max_seq() == 0:
         return None, "no source has been read yet"
     generation = pipeline.generation()
-    if generation == pipeline.published_generation():
+    if generation == pipeline.built_generation():
         return None, f"the artifact is up to date (generation {generation.name})"
     if _is_building(pipeline.home):
         return None, "a build is running"

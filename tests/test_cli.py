@@ -109,7 +109,15 @@ COMMANDS = dict(commands())
 
 
 def test_the_commands_are_the_documented_ones():
-    assert set(COMMANDS) == {*COMMAND_ORDER, "items history", "items recalls", "config show"}
+    assert set(COMMANDS) == {
+        *COMMAND_ORDER,
+        "items history",
+        "items recalls",
+        "index list",
+        "index rollback",
+        "index unpin",
+        "config show",
+    }
 
 
 def test_help_lists_commands_in_the_order_a_project_needs_them():

@@ -59,6 +59,8 @@ class IndexPin(Contract):
     reason: str
     waiting: str | None = None
     """Content hash of the newest artifact that was built meanwhile; None when it is the one that is served."""
+    closed: Count = 0
+    """Items in it that have been closed to somebody since; counted by a build and by `ctx doctor`, else 0."""
 
 
 class BuildReport(Contract):

@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ FORMAT_VERSION = 3
 PARTS = ("discovered", "vectors", "filtered", "ranked", "transformed", "budgeted")
 """Arrow files of an artifact, in the order the stages write them."""
 LEXICAL = "lexical"
+POINTER_SECONDS = 60.0
+"""How long a process waits to move the pointer; checking an artifact of a million rows takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,10 @@ class Staging:
         digest = self.digest(name)
         return digest is not None and _has_digest(self.path / f"{name}.arrow", digest)
 
+    def discard(self, name: str) -> None:
+        """Take a part for not written, so that its stage writes it anew."""
+        (self.path / f"{name}.sha256").unlink(missing_ok=True)
+
     def lexical_directory(self) -> Path:
         """Return the directory of the lexical index."""
         return self.path / LEXICAL
@@ -151,7 +158,8 @@ def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 
     """Make the staged parts the current artifact and return its content hash.
 
     The directory is complete before the pointer moves, so a reader sees the old artifact or the new one. The newest
-    `keep` artifacts stay for rollback.
+    `keep` artifacts stay for rollback, and so does the one that is served. While the index is pinned the pointer notes
+    what was built and stays where it is.
     """
     digests = {name: staging.digest(name) for name in PARTS}
     missing = [name for name, digest in digests.items() if digest is None]
@@ -163,11 +171,53 @@ def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 
     content_hash = sha256_hex(canonical_json(content))
     manifest = {**content, "content_hash": content_hash, "generation": asdict(staging.generation)}
     target = staging.layout.artifacts / content_hash[:32]
-    if not _is_published(target, content_hash, digests):
-        _link_artifact(staging, target, manifest)
-    _move_pointer(staging.layout, target.name, content_hash, staging.generation)
-    _drop_old(staging.layout, target.name, keep)
+    built = {"artifact": target.name, "content_hash": content_hash, "generation": asdict(staging.generation)}
+    with pointer_lock(staging.layout):
+        if not _is_published(target, content_hash, digests):
+            _link_artifact(staging, target, manifest)
+        # The time of the folder orders artifacts by when they were last built.
+        os.utime(target)
+        served = _pinned_pointer(staging.layout)
+        if served is None:
+            move_pointer(staging.layout, built)
+        else:
+            move_pointer(staging.layout, {**served, "pin": {**served["pin"], "latest": built}})
+        _drop_old(staging.layout, {target.name, *([served["artifact"]] if served else [])}, keep)
     return content_hash
+
+
+@contextmanager
+def pointer_lock(layout: Layout) -> Generator[None]:
+    """Hold the one right to move the pointer, across processes; it goes with the process that holds it.
+
+    Raises:
+        Unavailable: another process held it for `POINTER_SECONDS` (`pointer_busy`).
+    """
+    from filelock import FileLock, Timeout
+
+    layout.derived.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(layout.derived / "pointer.lock", fallback_to_soft=False)
+    try:
+        lock.acquire(timeout=POINTER_SECONDS)
+    except Timeout:
+        raise Unavailable(
+            "another process is moving the index pointer", where=".ctx/derived", fix="try again", code="pointer_busy"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _pinned_pointer(layout: Layout) -> dict[str, Any] | None:
+    """Return the pointer when it is pinned to an artifact that is there."""
+    try:
+        pointer = read_pointer(layout)
+    except Corrupt:
+        return None
+    if pointer is None or "pin" not in pointer or not (layout.artifacts / pointer["artifact"]).is_dir():
+        return None
+    return pointer
 
 
 def _has_digest(path: Path, digest: str) -> bool:
@@ -175,6 +225,16 @@ def _has_digest(path: Path, digest: str) -> bool:
         return file_digest(path) == digest
     except OSError:
         return False
+
+
+def wrong_parts(directory: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what of an artifact is not what was written, in words."""
+    for name, digest in sorted(manifest["parts"].items()):
+        if not _has_digest(directory / f"{name}.arrow", digest):
+            yield f"part {name!r} of the artifact is not what was written"
+    content = {key: value for key, value in manifest.items() if key not in ("content_hash", "generation")}
+    if sha256_hex(canonical_json(content)) != manifest["content_hash"]:
+        yield "the artifact's manifest is not what was written"
 
 
 def _is_published(target: Path, content_hash: str, digests: Mapping[str, str | None]) -> bool:
@@ -219,18 +279,16 @@ def _write_synced(path: Path, text: str) -> None:
         os.fsync(handle.fileno())
 
 
-def _move_pointer(layout: Layout, name: str, content_hash: str, generation: Generation) -> None:
+def move_pointer(layout: Layout, pointer: Mapping[str, Any]) -> None:
+    """Replace the pointer in one step. Hold `pointer_lock` from reading it to here."""
     temporary = layout.pointer.with_suffix(f".{uuid.uuid4().hex}.tmp")
-    _write_synced(
-        temporary,
-        json.dumps({"artifact": name, "content_hash": content_hash, "generation": asdict(generation)}, sort_keys=True),
-    )
+    _write_synced(temporary, json.dumps(pointer, sort_keys=True))
     os.replace(temporary, layout.pointer)
 
 
-def _drop_old(layout: Layout, current: str, keep: int) -> None:
-    """Remove artifacts beyond the newest `keep` and every staging directory but the newest."""
-    others = [path for path in layout.artifacts.iterdir() if path.is_dir() and path.name != current]
+def _drop_old(layout: Layout, kept: set[str], keep: int) -> None:
+    """Remove artifacts beyond the newest `keep`, those in `kept` aside, and every staging directory but the newest."""
+    others = [path for path in layout.artifacts.iterdir() if path.is_dir() and path.name not in kept]
     others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
     for path in others[max(0, keep - 1) :]:
         shutil.rmtree(path, ignore_errors=True)
@@ -259,6 +317,8 @@ def read_pointer(layout: Layout) -> dict[str, Any] | None:
         pointer: dict[str, Any] = json.loads(layout.pointer.read_text(encoding="utf-8"))
         Generation(**pointer["generation"])
         str(pointer["artifact"] + pointer["content_hash"])
+        if "pin" in pointer:
+            str(pointer["pin"]["since"] + pointer["pin"]["reason"])
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, LookupError) as cause:

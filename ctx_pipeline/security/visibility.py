@@ -184,6 +184,49 @@ def _in_scope(task_types: tuple[str, ...], viewer: Viewer) -> bool:
     return viewer.task_type in task_types or (viewer.purpose is not None and viewer.purpose in task_types)
 
 
+def is_within(narrow: ScopeLabel, wide: ScopeLabel) -> bool:
+    """Return whether whoever passes `narrow` certainly passes `wide`. False may also mean that it is not certain."""
+    if _lets_in_nobody(narrow):
+        return True
+    if narrow.also is not None and is_within(narrow.also, wide):
+        return True
+    return (
+        narrow.tenant == wide.tenant
+        and _names_no_more(narrow, wide)
+        and set(wide.revoked_principals) <= set(narrow.revoked_principals)
+        and set(wide.revoked_groups) <= set(narrow.revoked_groups)
+        and _as_close(narrow, wide)
+        and wide.environment in (None, narrow.environment)
+        and _one_of(narrow.task_types, wide.task_types)
+        and _one_of(narrow.agent_visibility, wide.agent_visibility)
+        and (wide.also is None or is_within(narrow, wide.also))
+    )
+
+
+def _lets_in_nobody(label: ScopeLabel) -> bool:
+    unnamed = not (label.principals or label.groups) or EVERYONE in label.revoked_groups
+    return not label.tenant or label.sensitivity is None or unnamed
+
+
+def _names_no_more(narrow: ScopeLabel, wide: ScopeLabel) -> bool:
+    if EVERYONE in wide.groups:
+        return True
+    return set(narrow.principals) <= set(wide.principals) and set(narrow.groups) <= set(wide.groups)
+
+
+def _as_close(narrow: ScopeLabel, wide: ScopeLabel) -> bool:
+    """Whether sensitivity and trust ask no less."""
+    if wide.sensitivity is None or narrow.sensitivity is None:
+        return False
+    if SENSITIVITY_RANK[Sensitivity(narrow.sensitivity)] < SENSITIVITY_RANK[Sensitivity(wide.sensitivity)]:
+        return False
+    return TRUST_RANK[Trust(narrow.trust)] <= TRUST_RANK[Trust(wide.trust)]
+
+
+def _one_of(narrow: tuple[str, ...], wide: tuple[str, ...]) -> bool:
+    return not wide or (bool(narrow) and set(narrow) <= set(wide))
+
+
 def label_codes(labels: Sequence[ScopeLabel], viewer: Viewer) -> Codes:
     """Return one code number per label."""
     numbers = (_number(permission_code(label, viewer)) for label in labels)

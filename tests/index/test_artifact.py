@@ -35,7 +35,7 @@ def test_a_stage_before_its_inputs_says_which_is_missing(tmp_path: Path, stage: 
         assert project.assemble(ASK, at=NOW).items
 
 
-@pytest.mark.parametrize("step", ["_link", "_write_synced", "_move_pointer"])
+@pytest.mark.parametrize("step", ["_link", "_write_synced", "move_pointer"])
 def test_a_build_that_dies_while_publishing_leaves_the_old_artifact_and_the_next_build_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ):

@@ -1,0 +1,158 @@
+"""Look at how a source has changed since it was last read: columns, types, required parameters, and how much."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, cast
+
+from ctx_pipeline.audit import Finding
+from ctx_pipeline.contracts import ItemKind
+
+if TYPE_CHECKING:
+    from ctx_pipeline.index.store import Store
+
+MAX_COMPARED = 200
+"""Changed tables and tools whose definitions are compared in one reading; the counts say how many there were."""
+NAMED = 50
+"""Tables, columns and tools that a finding names."""
+FEW_READINGS = 3
+"""With fewer earlier readings nobody knows what is usual."""
+FEW_ITEMS = 20
+SMALL_SHARE = 0.2
+"""A change below both is small, whatever was usual."""
+UNUSUAL_FACTOR = 5
+"""Times the median change of the readings before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A definition that this reading replaced."""
+
+    tenant: str
+    item_id: str
+    before: str
+    after: str
+
+
+def schema_is_stable(store: Store, source: str, before: int) -> Finding:
+    """No table of a source lost a column or changed a type, and no tool's required parameters changed.
+
+    `before` is the store's last sequence before the reading: what was recorded after it is compared with what came
+    last until then. Whole tables that are gone are for `nothing_vanished`.
+    """
+    changes, names = _changed_definitions(store, source, before)
+    lost: list[str] = []
+    for change in changes[:MAX_COMPARED]:
+        old, new = (
+            store.read(change.tenant, change.item_id, change.before),
+            store.read(change.tenant, change.item_id, change.after),
+        )
+        if old is not None and new is not None:
+            texts = old.item().content or "", new.item().content or ""
+            name = change.item_id.partition(":")[2].partition("/")[2]
+            if old.kind == ItemKind.TOOL.value:
+                lost.extend(_changed_parameters(name, *texts))
+            else:
+                lost.extend(_changed_columns(name, *texts, names[(change.tenant, change.item_id)]))
+    counts = {"changed": len(changes), "compared": min(len(changes), MAX_COMPARED), "drifted": len(lost)}
+    return Finding("schema_is_stable", not lost, False, counts, tuple(lost[:NAMED]))
+
+
+def _changed_definitions(
+    store: Store, source: str, before: int
+) -> tuple[list[_Change], dict[tuple[str, str], list[str]]]:
+    """Return the tables and tools with another content than before, and the column names of every table."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = store.scan_keys()
+    kinds = pc.is_in(table.column("kind"), value_set=pa.array([ItemKind.SCHEMA.value, ItemKind.TOOL.value]))
+    table = table.filter(pc.and_(kinds, pc.equal(table.column("source"), source)))
+    names = ("tenant", "item_id", "version", "seq", "content_hash")
+    old: dict[tuple[str, str], tuple[str, str]] = {}
+    new: dict[tuple[str, str], tuple[str, str]] = {}
+    for tenant, item_id, version, seq, content in zip(*(table.column(n).to_pylist() for n in names), strict=True):
+        (new if seq > before else old)[(tenant, item_id)] = (version, content)
+    columns: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for tenant, item_id in {**old, **new}:
+        for parent, column in _parents(item_id):
+            columns[(tenant, parent)].append(column)
+    known = {*old, *new}
+    changed = [
+        _Change(*key, old[key][0], version)
+        for key, (version, content) in new.items()
+        if key in old
+        and old[key][1] != content
+        and not any((key[0], parent) in known for parent, _ in _parents(key[1]))
+    ]
+    return changed, columns
+
+
+def _parents(item_id: str) -> Iterator[tuple[str, str]]:
+    """Yield what an id may be a column of: `schema:db/orders.id` may be the column `id` of `schema:db/orders`."""
+    if item_id.startswith(f"{ItemKind.SCHEMA.value}:"):
+        first = item_id.find("/")
+        yield from ((item_id[:at], item_id[at + 1 :]) for at in range(first + 1, len(item_id)) if item_id[at] == ".")
+
+
+def _changed_columns(table: str, old: str, new: str, names: Sequence[str]) -> Iterator[str]:
+    before, after = _columns(old, names), _columns(new, names)
+    for column, kind in before.items():
+        if column not in after:
+            yield f"{table}.{column}: lost"
+        elif after[column] != kind:
+            yield f"{table}.{column}: {kind} became {after[column]}"
+
+
+def _columns(text: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the types of a table's columns, from the text that shows it."""
+    longest_first = sorted(names, key=len, reverse=True)
+    found: dict[str, str] = {}
+    for line in text.partition("\ncolumns:\n")[2].split("\n"):
+        entry = line.removeprefix("- ").partition(" -- ")[0].removesuffix(" NOT NULL")
+        name = next((name for name in longest_first if entry.startswith(f"{name} ")), entry.partition(" ")[0])
+        if name:
+            found[name] = entry[len(name) + 1 :]
+    return found
+
+
+def _changed_parameters(tool: str, old: str, new: str) -> Iterator[str]:
+    before, after = _required(old), _required(new)
+    for name in sorted({*before, *after}):
+        if name not in after:
+            yield f"{tool}: {name!r} is no longer required"
+        elif name not in before:
+            yield f"{tool}: {name!r} is required now"
+        elif before[name] != after[name]:
+            yield f"{tool}: {name!r} has another type"
+
+
+def _required(text: str) -> dict[str, str]:
+    """Return the required parameters of a tool and their types, as JSON text."""
+    try:
+        schema: Any = json.loads(text).get("input_schema", {})
+        required = cast("list[Any]", schema.get("required") or [])
+        properties = cast("dict[str, Any]", schema.get("properties") or {})
+        return {str(name): json.dumps(_type_of(properties.get(str(name))), sort_keys=True) for name in required}
+    except (ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _type_of(schema: Any) -> Any:
+    return cast("dict[str, Any]", schema).get("type") if isinstance(schema, dict) else None
+
+
+def volume_is_usual(changed: int, items: int, past: Sequence[int]) -> Finding:
+    """A reading has not added and lost far more items than the readings before.
+
+    `changed` counts both, `items` is what the source has now, and `past` are the changes of earlier readings.
+    """
+    usual = median(past) if past else 0
+    large = changed >= FEW_ITEMS and changed > SMALL_SHARE * items
+    unusual = len(past) >= FEW_READINGS and large and changed > UNUSUAL_FACTOR * max(usual, 1)
+    counts = {"changed": changed, "usually": round(usual), "readings": len(past)}
+    return Finding("volume_is_usual", not unusual, False, counts)
