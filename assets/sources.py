@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -81,7 +82,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
     # Dagster compares the annotation with the bare class.
     def read_source(  # pyright: ignore[reportUnknownParameterType]
         session: dg.ResourceParam[BuildSession],
-    ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:  # pyright: ignore[reportMissingTypeArgument]
         with session.step(key.to_user_string()) as pipeline:
             # Before reading: what changes meanwhile looks different afterwards, and is read once more.
             look = source_fingerprint(source, pipeline.home)
@@ -98,13 +99,25 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         if report.errors:
             message = f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
             dg.AssetExecutionContext.get().log.warning(message)
-        return dg.MaterializeResult(
+        yield from checks
+        if observed.status == "failed":
+            # A reading that failed must not count as a fresh one, here as little as in packs and in `ctx status`.
+            session.unread.add(key.to_python_identifier())
+            raise _unread(source, report)
+        yield dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
             metadata={**_metadata(report, sample), **({} if look is None else {LOOK: look.digest})},
-            check_results=checks,
         )
 
     return read_source
+
+
+def _unread(source: SourceConfig, report: SourceReport) -> dg.Failure:
+    return dg.Failure(
+        f"nothing could be read from source {source.name!r}; what it had before is still served",
+        metadata={"code": report.errors[0].code.value, "error_table": dg.MetadataValue.md(errors_table(report.errors))},
+        allow_retries=False,
+    )
 
 
 def is_remote(source: SourceConfig) -> bool:

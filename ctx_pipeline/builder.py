@@ -88,11 +88,11 @@ def _materialize(home: Path, select: str | None, session: BuildSession, teller: 
         fail_dead_runs(instance, IN_PROCESS)
         result = _run(definitions, instance, keys)
         stages = [key for key in keys if key.path[0] != SOURCES]
-        if stages and _only_sources_failed(result):
+        if stages and _only_sources_failed(result, session):
             # One source that is in doubt must not keep what the others have from being published.
             result = _run(definitions, instance, stages)
         prune_runs(instance, keep=session.pipeline.config.retention.runs)
-        if not result.success and not _only_sources_failed(result):
+        if not result.success and not _only_sources_failed(result, session):
             failure = _failure(result, session.errors)
             _tell(home, result.run_id, failure, session)
             raise failure
@@ -123,12 +123,14 @@ def _failed_checks(result: dg.ExecuteInProcessResult) -> list[dg.AssetCheckEvalu
     ]
 
 
-def _only_sources_failed(result: dg.ExecuteInProcessResult) -> bool:
-    """Return whether a run failed, and by nothing but blocking checks of sources."""
-    raised = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
-    by_checks = all(error is not None and error.cls_name == _CHECK_FAILED for error in raised)
-    failed = _failed_checks(result)
-    return bool(raised) and by_checks and bool(failed) and all(each.asset_key.path[0] == SOURCES for each in failed)
+def _only_sources_failed(result: dg.ExecuteInProcessResult, session: BuildSession) -> bool:
+    """Return whether a run failed, and by nothing but sources that could not be read or seem to have shrunk."""
+    raised = [event for event in result.all_events if event.is_step_failure and event.step_key not in session.unread]
+    errors = [event.step_failure_data.error for event in raised]
+    if not raised and not session.unread:
+        return False
+    by_checks = all(error is not None and error.cls_name == _CHECK_FAILED for error in errors)
+    return by_checks and all(each.asset_key.path[0] == SOURCES for each in _failed_checks(result))
 
 
 def _selected(definitions: dg.Definitions, select: str | None) -> list[dg.AssetKey]:

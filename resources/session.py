@@ -33,6 +33,8 @@ class BuildSession:
     stages: dict[str, StageResult] = field(default_factory=dict[str, "StageResult"])
     errors: dict[str, BaseException] = field(default_factory=dict[str, BaseException])
     """What assets raised, the first one first."""
+    unread: set[str] = field(default_factory=set[str])
+    """Steps of sources of which nothing could be read."""
 
     @contextmanager
     def step(self, asset: str) -> Generator[Pipeline]:
