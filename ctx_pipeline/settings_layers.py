@@ -21,7 +21,7 @@ MAX_CONFIG_BYTES = 1024 * 1024
 
 ENV_PREFIX = "CTX_"
 ENV_DELIMITER = "__"
-NOT_SETTINGS = frozenset({"CTX_HOME", "CTX_CORPORA", "CTX_DEBUG"})
+NOT_SETTINGS = frozenset({"CTX_HOME", "CTX_CORPORA", "CTX_DEBUG", "CTX_REQUIRE_POSTGRES"})
 """Variables with our prefix that the command line and the tests read themselves."""
 
 MAX_NAMED_PROBLEMS = 5

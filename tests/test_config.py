@@ -145,7 +145,7 @@ def test_sources_from_the_environment_replace_those_of_the_file(load: Load, monk
     assert loaded.origin("sources.one.groups") == "default"
 
 
-@pytest.mark.parametrize("name", ["CTX_HOME", "CTX_CORPORA", "CTX_DEBUG"])
+@pytest.mark.parametrize("name", ["CTX_HOME", "CTX_CORPORA", "CTX_DEBUG", "CTX_REQUIRE_POSTGRES"])
 def test_variables_that_others_read_are_no_settings(name: str, load: Load, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(name, "/elsewhere")
     assert load(BASIC).config.project.name == "shop"
