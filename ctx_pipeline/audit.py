@@ -6,9 +6,9 @@ Each function is pure over Arrow tables and returns a `Finding`; `audit_stage` g
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -269,8 +269,7 @@ def only_current_versions_are_live(discovered: pa.Table, filtered: pa.Table, rec
     rows = rows[np.argsort(codes[rows], kind="stable")]
     keys = version_keys(discovered).combine_chunks()
     wrong = np.zeros(len(codes), np.bool_)
-    for group in np.split(rows, np.flatnonzero(np.diff(codes[rows])) + 1) if len(rows) else []:
-        versions = _versions(discovered, recorded, keys, times["valid_from"], group)
+    for versions in _chains(discovered, recorded, times["valid_from"], rows, codes):
         best = max((each for each in versions if begun[each.row]), key=lambda each: each.rank)
         wrong[[each.row for each in versions if live[each.row] and each is not best and not each.ties(best)]] = True
     counts = {"live_rows": int(live.sum()), "replaced_but_live": int(wrong.sum())}
@@ -295,20 +294,28 @@ class _Version:
         return mine + (0,) * (width - len(mine)) == its + (0,) * (width - len(its))
 
 
-def _versions(discovered: pa.Table, recorded: Recorded, keys: Any, starts: Ints, group: Ints) -> list[_Version]:
+def _chains(
+    discovered: pa.Table, recorded: Recorded, starts: Ints, rows: Ints, codes: Ints
+) -> Iterator[list[_Version]]:
+    """Yield the versions of each item; `rows` are ordered by `codes`, the numbers of the items."""
     import pyarrow as pa
 
-    picked = pa.array(group)
-    texts: list[str] = discovered.column("version").take(picked).to_pylist()
-    numbers = [_declared(text) for text in texts]
-    declared = all(number is not None for number in numbers)
-    sequences = recorded.sequences[recorded.places(keys.take(picked))].tolist()
-    return [
-        _Version(row, text, (number, start, sequence) if declared else (sequence,), start)
-        for row, text, number, start, sequence in zip(
-            group.tolist(), texts, numbers, starts[group].tolist(), sequences, strict=True
-        )
-    ]
+    picked = discovered.select(["tenant", "item_id", "version"]).take(pa.array(rows))
+    texts: list[str] = picked.column("version").to_pylist()
+    places = recorded.places(version_keys(picked).combine_chunks())
+    sequences: list[int] = recorded.sequences[places].tolist() if len(rows) else []
+    numbers_of, begins = cast("list[int]", rows.tolist()), cast("list[int]", starts[rows].tolist())
+    versions = list(zip(numbers_of, texts, begins, sequences, strict=True))
+    ends: list[int] = [*(np.flatnonzero(np.diff(codes[rows])) + 1).tolist(), len(rows)]
+    first = 0
+    for last in ends if len(rows) else []:
+        numbers = [_declared(text) for _, text, _, _ in versions[first:last]]
+        declared = all(number is not None for number in numbers)
+        yield [
+            _Version(row, text, (number, start, sequence) if declared else (sequence,), start)
+            for (row, text, start, sequence), number in zip(versions[first:last], numbers, strict=True)
+        ]
+        first = last
 
 
 def _declared(version: str) -> tuple[int, ...] | None:

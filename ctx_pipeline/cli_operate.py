@@ -76,7 +76,7 @@ def index(run: Run) -> None:
 
 @command(index_app, "list", example="ctx index list --json")
 def index_list(run: Run) -> None:
-    """List the artifacts that are kept, the one that was built last first."""
+    """List the artifacts that are kept, the last built first."""
     _list_artifacts(run)
 
 
@@ -122,7 +122,10 @@ def index_rollback(
 
 @command(index_app, "unpin", example="ctx index unpin")
 def index_unpin(run: Run) -> None:
-    """Let builds publish again, and serve the newest artifact that they made meanwhile."""
+    """Let builds publish again.
+
+    The newest artifact that they made meanwhile is served at once.
+    """
     from ctx_pipeline.cli_tables import index_change_view
     from ctx_pipeline.config import load_config
     from ctx_pipeline.index.artifact import Layout
