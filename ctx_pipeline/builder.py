@@ -278,6 +278,7 @@ def _report(session: BuildSession) -> BuildReport:
         artifact=None if assembled is None or pin is not None else str(assembled.facts["artifact"]),
         sources=sources,
         pin=pin,
+        pin_ended=None if assembled is None else assembled.facts.get("pin_ended"),
     )
 
 

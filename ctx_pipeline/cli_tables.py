@@ -105,6 +105,8 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
             f"{number(report.retired)} retired in {report.seconds:.1f} s\n{artifact}"
         )
     )
+    if report.pin_ended is not None:
+        blocks.append(Words(f"The index is no longer pinned: {report.pin_ended}", "yellow"))
     return blocks if report.pin is None else [*blocks, pin_words(report.pin, hint)]
 
 

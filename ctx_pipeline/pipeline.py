@@ -104,6 +104,8 @@ class Pipeline:
         self.clock = clock
         self.embedded = 0
         """Texts embedded by this object."""
+        self._started: Generation | None = None
+        """What the build that this object has begun is made from; what changes meanwhile is left to the next one."""
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -276,6 +278,7 @@ class Pipeline:
         from ctx_pipeline.index.store import ensure_embeddings
         from ctx_pipeline.stages import discover
 
+        self._started = self.generation()
         build = self._inputs()
         position = {row.embed_hash: at for at, row in enumerate(build.rows)}
         model = self.embedder
@@ -348,6 +351,7 @@ class Pipeline:
 
     def assembled_items(self) -> StageResult:
         """Publish the parts as the serving artifact."""
+        from ctx_pipeline.index.history import end_outdated_pin
         from ctx_pipeline.stages import assemble
 
         build = self._inputs()
@@ -362,7 +366,9 @@ class Pipeline:
         }
         content_hash = assemble.batch(build.staging, facts, keep=self.config.artifact.keep)
         live = live_rows(build.staging.read("filtered"), micros(self.clock()))
-        return StageResult(len(build.rows), content_hash, {"artifact": content_hash, "live": live})
+        ended = end_outdated_pin(self.layout, build.staging.generation, self.store, self.clock())
+        facts = {"artifact": content_hash, "live": live, **({"pin_ended": ended} if ended else {})}
+        return StageResult(len(build.rows), content_hash, facts)
 
     def context_snapshots(self) -> StageResult:
         """Roll the stored snapshots up into how often each item was shown, for `ctx items`."""
@@ -375,10 +381,11 @@ class Pipeline:
         self.progress("embedding", done, total)
 
     def _inputs(self) -> _Build:
-        generation = self.generation()
+        generation = self._started or self.generation()
         key = (str(self.home), generation.name)
         if _CACHE.get("key") != key:
-            patches = fold(self.ledger.overlay_since(0))
+            last = generation.overlay_sequence
+            patches = fold(entry for entry in self.ledger.overlay_since(0) if (entry.sequence or 0) <= last)
             keys = latest_versions(
                 _until(self.store.scan_keys(), generation.store_sequence), forgotten=forgotten_keys(patches)
             )

@@ -81,6 +81,8 @@ class BuildReport(Contract):
     seconds: Annotated[float, Field(ge=0)] = 0.0
     pin: IndexPin | None = None
     """What holds the pointer where it is; None when the index is not pinned."""
+    pin_ended: str | None = None
+    """Why this build has let go of a pinned index: rights never rewind."""
 
 
 class RetiredItem(Contract):

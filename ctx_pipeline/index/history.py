@@ -1,7 +1,8 @@
 """The artifacts that are kept, and going back to one of them: the pointer moves, and stays until it is let go.
 
 A pin lies in the pointer itself, so that both change in one step. Builds go on and note what they made; the overlay
-after the pinned artifact still counts, and what has been closed since is not opened again.
+after the pinned artifact still counts, and what has been closed since is not opened again: a pin ends with the build
+that finds such a thing.
 """
 
 from __future__ import annotations
@@ -191,6 +192,25 @@ def unpin(layout: Layout) -> IndexChange:
         moved = latest if latest is not None and _is_whole(layout.artifacts / latest["artifact"]) else pointer
         move_pointer(layout, {key: moved[key] for key in ("artifact", "content_hash", "generation")})
     return IndexChange("unpinned", pointer["content_hash"], moved["content_hash"], None)
+
+
+def end_outdated_pin(layout: Layout, built: Generation, store: Store, at: datetime) -> str | None:
+    """Let go of the index when the pinned artifact shows more than is allowed today; return why, None when it stays.
+
+    `built` is what the newest artifact, which is served then, was made from.
+    """
+    pointer = read_pointer(layout)
+    pin = pin_today(layout, store, at)
+    if pin is None or pointer is None:
+        return None
+    if pin.closed:
+        why = f"{pin.closed} items in the pinned artifact have been closed to some since"
+    elif Generation(**pointer["generation"]).settings != built.settings:
+        why = "the settings or grants have changed since the pinned artifact was built"
+    else:
+        return None
+    unpin(layout)
+    return why
 
 
 def closed_since(directory: Path, store: Store, at: datetime) -> int:

@@ -11,7 +11,19 @@ from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index import artifact
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, file_digest, publish_artifact, read_pointer
-from tests.artifacts import ANA, NOW, build_index, make_item, make_project, open_pipeline, open_project, store_items
+from tests.artifacts import (
+    ANA,
+    NOW,
+    STAGES,
+    append_overlay,
+    build_index,
+    make_item,
+    make_project,
+    open_pipeline,
+    open_project,
+    overlay,
+    store_items,
+)
 
 ASK = ContextRequest(task=Task(text="refund"), identity=ANA)
 
@@ -134,3 +146,18 @@ def test_every_pack_assembled_while_artifacts_are_published_reads_one_of_them(tm
     assert failures == []
     assert all(known[version] == count for version, count in seen)
     assert len({version for version, _ in seen}) >= 2
+
+
+def test_what_is_retired_while_a_build_runs_is_out_at_once_and_the_build_ends_well(tmp_path: Path):
+    home = make_project(tmp_path, [make_item("a", "refund"), make_item("b", "refund too")])
+    store_items(home, [make_item("c", "refund three")])
+    with open_pipeline(home) as pipeline:
+        pipeline.discovered_items()
+        append_overlay(home, overlay("retired", "document:handbook/b"))
+        for stage in STAGES[1:]:
+            getattr(pipeline, stage)()
+        assert pipeline.generation() != pipeline.published_generation()
+    with open_project(home) as project:
+        shown = {item.item_id for item in project.assemble(ASK, at=NOW).items}
+    assert "document:handbook/c" in shown
+    assert "document:handbook/b" not in shown

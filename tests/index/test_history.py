@@ -163,6 +163,23 @@ def test_an_item_that_is_closed_while_the_index_is_pinned_is_told(home: Path):
         assert closed_since(pipeline.layout.artifacts / kept[0].artifact[:32], pipeline.store, NOW) == 1
 
 
+def test_a_build_that_finds_an_item_closed_ends_the_pin(home: Path):
+    back(home)
+    build_index(home)
+    assert shown(home) == {A, B}
+    store_items(home, [make_item("a", "refund one", version="2", groups=("board",))])
+    build_index(home)
+    assert shown(home) == {B, C}
+    assert index_pin(Layout(home)) is None
+
+
+def test_a_build_under_other_grants_ends_the_pin(home: Path):
+    back(home)
+    write_config(home, {"handbook": {"groups": ["board"]}}, HEAD)
+    build_index(home)
+    assert index_pin(Layout(home)) is None
+
+
 def test_a_damaged_artifact_is_not_served(home: Path):
     name = kept_artifacts(Layout(home))[1].artifact[:32]
     part = Layout(home).artifacts / name / "vectors.arrow"

@@ -370,3 +370,30 @@ def _metadata(instance: dg.DagsterInstance, key: str) -> dict[str, Any]:
     assert event.asset_materialization is not None
     metadata = event.asset_materialization.metadata
     return {name: getattr(value, "schema", None) or value.value for name, value in metadata.items()}
+
+
+def test_a_source_that_cannot_be_read_is_fresh_nowhere_and_the_others_are_built(home: Path) -> None:
+    """Dagster, `ctx status` and packs tell one story: the last good reading counts."""
+    key = dg.AssetKey(["sources", "handbook"])
+    with ContextProject.open(home) as project:
+        before = {source.name: source.refreshed_at for source in project.status().sources}
+    with open_instance(home) as instance:
+        read = len(instance.fetch_materializations(key, limit=10).records)
+    shutil.rmtree(home / "documents")
+    (home / "notes.jsonl").write_text('{"id": "m1", "text": "Ana likes long answers"}\n', encoding="utf-8")
+    report = build(home, progress=False)
+    assert {"missing", "source_shrank"} <= {error.code for error in report.errors}
+    with open_instance(home) as instance:
+        assert len(instance.fetch_materializations(key, limit=10).records) == read
+        (check,) = instance.event_log_storage.get_asset_check_execution_history(
+            dg.AssetCheckKey(key, "nothing_vanished"), limit=1
+        )
+        assert check.status.value == "FAILED"
+    request = ContextRequest(task=Task(text="refunds and answers"), token_budget=4_000)
+    with ContextProject.open(home) as project:
+        after = {source.name: source.refreshed_at for source in project.status().sources}
+        text = project.assemble(request).render("text")
+    assert after["handbook"] == before["handbook"]
+    assert after["notes"] != before["notes"]
+    assert "30 days" in text
+    assert "long answers" in text

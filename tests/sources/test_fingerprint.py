@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from ctx_pipeline.config import SourceConfig
 from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.sources.fingerprint import source_fingerprint
-from tests.sources import postgres
+from tests.postgres_server import Server
 
 
 def _source(kind: str = "documents", **settings: Any) -> SourceConfig:
@@ -112,27 +112,27 @@ def test_what_cannot_be_looked_at_has_no_fingerprint(tmp_path: Path, source: Sou
     assert source_fingerprint(source, tmp_path) is None
 
 
-def test_postgres_looks_different_after_a_write_or_another_column(tmp_path: Path) -> None:
-    with postgres.server() as address:
-        engine = create_engine(f"{address.replace('postgresql:', 'postgresql+psycopg:')}/postgres")
-        source = _source("sql", url=f"{address}/postgres")
-        seen: set[str | None] = set()
-        statements = (
-            "CREATE TABLE t (a int)",
-            "ALTER TABLE t ADD COLUMN b text",
-            "COMMENT ON COLUMN t.b IS '说明'",
-            "INSERT INTO t SELECT 1",
-        )
-        for statement in statements:
-            with engine.begin() as connection:
-                connection.execute(text(statement))
-            with engine.connect() as connection:
-                connection.execute(text("SELECT pg_stat_force_next_flush()" if _has_flush(connection) else "SELECT 1"))
-            engine.dispose()
-            first, second = _digest(source, tmp_path), _digest(source, tmp_path)
-            assert (first is None, second) == (False, first)
-            seen.add(first)
-        assert len(seen) == len(statements)
+def test_postgres_looks_different_after_a_write_or_another_column(tmp_path: Path, postgres_server: Server) -> None:
+    address = postgres_server.database().replace("+psycopg", "")
+    engine = create_engine(address.replace("postgresql:", "postgresql+psycopg:"))
+    source = _source("sql", url=address)
+    seen: set[str | None] = set()
+    statements = (
+        "CREATE TABLE t (a int)",
+        "ALTER TABLE t ADD COLUMN b text",
+        "COMMENT ON COLUMN t.b IS '说明'",
+        "INSERT INTO t SELECT 1",
+    )
+    for statement in statements:
+        with engine.begin() as connection:
+            connection.execute(text(statement))
+        with engine.connect() as connection:
+            connection.execute(text("SELECT pg_stat_force_next_flush()" if _has_flush(connection) else "SELECT 1"))
+        engine.dispose()
+        first, second = _digest(source, tmp_path), _digest(source, tmp_path)
+        assert (first is None, second) == (False, first)
+        seen.add(first)
+    assert len(seen) == len(statements)
 
 
 def _has_flush(connection: Any) -> bool:
