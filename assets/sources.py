@@ -61,20 +61,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         description=_description(source),
         freshness_policy=None if source.freshness is None else freshness_policy(source.freshness),
         automation_condition=stays_fresh(bootstrap=True),
-        check_specs=[
-            dg.AssetCheckSpec(CHECK, asset=key, description="Every file of the source was read without an error."),
-            dg.AssetCheckSpec(
-                VANISHED,
-                asset=key,
-                blocking=True,
-                description=(
-                    "The source has not lost more of its items than it plausibly would (`max_shrink`). What it lost is "
-                    f"served until somebody confirms it: `ctx retire --source {source.name}`."
-                ),
-            ),
-            *definition_check_specs(source, key),
-            *source_check_specs(key),
-        ],
+        check_specs=_check_specs(source, key),
         pool=STORE_POOL,
         retry_policy=retries,
         tags={"ctx/when_to_load": source.when_to_load.value} if source.when_to_load else None,
@@ -110,6 +97,23 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         )
 
     return read_source
+
+
+def _check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    return [
+        dg.AssetCheckSpec(CHECK, asset=key, description="Every file of the source was read without an error."),
+        dg.AssetCheckSpec(
+            VANISHED,
+            asset=key,
+            blocking=True,
+            description=(
+                "The source has not lost more of its items than it plausibly would (`max_shrink`). What it lost is "
+                f"served until somebody confirms it: `ctx retire --source {source.name}`."
+            ),
+        ),
+        *definition_check_specs(source, key),
+        *source_check_specs(key),
+    ]
 
 
 def _unread(source: SourceConfig, report: SourceReport) -> dg.Failure:

@@ -324,7 +324,15 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Policy, model and build",
         "What packs are made by, and what a build reports.",
-        ("ContextPolicy", "RankWeights", "ModelProfile", "BuildReport", "SourceReport", "SourceFile", "FileError"),
+        (
+            *("ContextPolicy", "RankWeights", "ModelProfile"),
+            *("BuildReport", "IndexPin", "SourceReport", "SourceFile", "FileError"),
+        ),
+    ),
+    (
+        "Retiring",
+        "What was taken out, and why.",
+        ("RetireReport", "RetiredItem"),
     ),
     (
         "Publishing",

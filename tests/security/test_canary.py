@@ -260,14 +260,16 @@ class World:
                 home, overlay(code, secret.item.item_id, tenant=secret.tenant, version=version, at=NOW - DAY, **more)
             )
             for touched in chain if whole else [secret]:
-                self._apply(touched, code, more)
+                self._apply(touched, code, more, whole=whole)
 
-    def _apply(self, secret: Secret, code: str, more: dict[str, Any]) -> None:
+    def _apply(self, secret: Secret, code: str, more: dict[str, Any], *, whole: bool) -> None:
         match code:
             case "retired":
                 secret.retired, secret.retired_at = True, NOW - DAY
             case "restored":
                 secret.retired, secret.retired_at = False, None
+                # A version that is brought back by name is in force again, whatever was to replace it.
+                secret.replaced_at = secret.replaced_at if whole else None
             case "superseded":
                 secret.replaced_at = NOW - DAY
             case "revoked":
