@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 600.0
 """How long a build waits for another one of the same project."""
+EVICTIONS_PER_BUILD = 10_000
+"""Versions whose leaving one build records; the sensor records the rest."""
 BUILD_TAG = "ctx/build"
 SOURCES = "sources"
 """First part of the asset keys of sources."""
@@ -64,6 +66,7 @@ def build(
     home = Path(home).expanduser().resolve()
     load_config(home)
     from ctx_pipeline.build_progress import open_progress
+    from ctx_pipeline.lifecycle_sweep import record_evictions
     from ctx_pipeline.resources import build_lock
     from ctx_pipeline.resources.session import open_session
 
@@ -73,6 +76,9 @@ def build(
         open_session(home, teller) as session,
     ):
         _materialize(home, select, session, teller)
+        if "assembled_items" in session.stages:
+            # Where no daemon runs, nobody else would record what has left and recall it.
+            record_evictions(session.pipeline, limit=EVICTIONS_PER_BUILD)
         report = _report(session)
     return report.model_copy(update={"seconds": round(time.monotonic() - started, 3)})
 

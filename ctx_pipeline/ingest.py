@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,7 +23,7 @@ from ctx_pipeline.index.facts import start_of
 from ctx_pipeline.index.overlay import ItemKey, Patch, fold
 from ctx_pipeline.index.store import StoredItem
 from ctx_pipeline.ledger.retirements import BUILD as ACTOR
-from ctx_pipeline.ledger.retirements import entries_of, held_by_people, said_again, steps
+from ctx_pipeline.ledger.retirements import entries_of, held_by_builds, held_by_people, said_again, steps
 from ctx_pipeline.security.visibility import NEVER, STATE_FORGOTTEN, micros
 from ctx_pipeline.sources.units import KnownItem
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
@@ -66,6 +66,8 @@ class Record:
     patches: dict[ItemKey, Patch]
     held: dict[ItemKey, OverlayEntry]
     """What people have retired: a source that has it does not bring it back."""
+    gone: frozenset[ItemKey]
+    """What earlier readings found missing."""
     at: tuple[int, int]
     """Up to which numbers of the store and of the overlay this counts."""
 
@@ -94,6 +96,8 @@ class Changes:
     errors: tuple[FileError, ...]
     withheld: tuple[ItemKey, ...] = ()
     """What the source seems to have lost, and is served until a person confirms it."""
+    unconfirmed: frozenset[Key] = frozenset()
+    """Live items that this reading did not see, or did not accept, and that stay."""
 
 
 def refresh(
@@ -105,6 +109,7 @@ def refresh(
     *,
     confirmed_by: str | None = None,
     record: Record | None = None,
+    ceiling: Callable[[ContextItem], ContextItem] | None = None,
     remember: Callable[[Mapping[bytes, tuple[KnownItem, ...]]], None] | None = None,
 ) -> SourceReport:
     """Store what is new in a batch, retire what the source no longer has, and report every file.
@@ -113,13 +118,15 @@ def refresh(
     `confirmed_by` names the person who says that it is right. The store's append is the commit point; the overlay and
     the lifecycle events follow and are repeated safely by the next refresh. One writer at a time; readers are never
     blocked. `record` is what was known before the source was read; `remember` is told what each unit of it says,
-    as it is stored now.
+    as it is stored now. `ceiling`, for a source whose grants have changed, narrows what stays without having been read
+    under the new ones.
     """
     with store.writer():
         if record is None or record.at != (store.max_seq(), ledger.overlay_sequence()):
             record = read_record(source.name, store, ledger)
         changes = plan_refresh(source, batch, record, store, now, confirmed=confirmed_by is not None)
-        rows = _rows(changes.new, ledger, store.max_seq(), now)
+        closed = [] if ceiling is None else _narrowed(changes.unconfirmed, record, store, ceiling)
+        rows = _rows([*changes.new, *closed], ledger, store.max_seq(), now)
         if rows:
             store.append(rows)
         ledger.append_events(_events(rows, now))
@@ -130,7 +137,7 @@ def refresh(
         name=source.name,
         kind=source.kind.value,
         items=batch.count,
-        added=len(rows),
+        added=len(changes.new),
         reused=changes.reused,
         retired=len(changes.withdrawn),
         withheld=len(changes.withheld),
@@ -139,11 +146,28 @@ def refresh(
     )
 
 
+def _narrowed(
+    keys: Iterable[Key], record: Record, store: Store, ceiling: Callable[[ContextItem], ContextItem]
+) -> list[ContextItem]:
+    """Return the stored versions of some items that the ceiling changes, as it leaves them."""
+    stored = [
+        entry.seq
+        for key in keys
+        for entry in record.stored[key]
+        if not _is_retired(record.patches, (*key, entry.version))
+    ]
+    items = store.read_seqs(stored)
+    closed = ((item, ceiling(item)) for _, item in sorted(items.items()))
+    return [narrow for item, narrow in closed if narrow != item]
+
+
 def read_record(source: str, store: Store, ledger: Ledger | None) -> Record:
     """Return what is known of a source, one that `ctx.toml` no longer names too; `ledger` None: there is none yet."""
     at = (store.max_seq(), 0 if ledger is None else ledger.overlay_sequence())
     entries = () if ledger is None else ledger.overlay_since(0)
-    return Record(_stored_versions(store, source), fold(entries), held_by_people(entries), at)
+    return Record(
+        _stored_versions(store, source), fold(entries), held_by_people(entries), frozenset(held_by_builds(entries)), at
+    )
 
 
 def plan_refresh(
@@ -211,6 +235,7 @@ def plan_changes(
     errors: list[FileError] = []
     restored: list[ItemKey] = []
     seen: dict[Key, list[Said]] = {}
+    refused: set[Key] = set()
     for known in batch.kept:
         if not _is_forgotten(record.patches, known.key, known.version):
             seen.setdefault(known.key, []).append(Said(known.version, known.valid_from))
@@ -225,6 +250,7 @@ def plan_changes(
         seen.setdefault(key, []).append(Said((named or item).version, start_of(item)))
         if named is None:
             errors.append(_version_reused(item))
+            refused.add(key)
             continue
         if _is_stored(named, versions, facts_of):
             reused += 1
@@ -241,7 +267,10 @@ def plan_changes(
         errors.append(_source_shrank(source, *lost, withheld=len(withheld)))
         # A version that was withdrawn before its item went is not lost with this reading.
         withdrawn = again
-    return Changes(tuple(new), reused, tuple(withdrawn), tuple(restored), tuple(errors), withheld)
+    unconfirmed = (record.live() - seen.keys() - {key[:2] for key in withdrawn if key[2] is None}) | refused
+    return Changes(
+        tuple(new), reused, tuple(withdrawn), tuple(restored), tuple(errors), withheld, frozenset(unconfirmed)
+    )
 
 
 def _back_again(record: Record, key: Key, version: str, known: Sequence[ItemKey]) -> Iterator[ItemKey]:
@@ -431,7 +460,8 @@ def _withdrawn(
             # Restoring the item restores all its versions, so what was withdrawn before is withdrawn anew.
             returns = _is_retired(record.patches, (*key, None)) and (*key, None) not in record.held
             withdrawn.extend(_taken_back(key, versions, seen[key], {} if returns else record.patches, now))
-        elif key not in kept and not _is_retired(record.patches, (*key, None)):
+        elif key not in kept and (*key, None) not in record.gone and not _is_forgotten(record.patches, key, ""):
+            # Also what a person has retired: taking that back must not bring back what the source has dropped.
             withdrawn.append((*key, None))
     return withdrawn
 
@@ -465,7 +495,7 @@ def _current_again(seen: Mapping[Key, Sequence[Said]], record: Record) -> list[I
         order = chain_order([(each.version, each.valid_from, at) for at, each in enumerate(said)])
         version = said[order[-1]].version
         patch = record.patches.get((*key, version))
-        if patch is not None and patch.superseded_at is not None:
+        if patch is not None and patch.marked_at is not None:
             numbers = {entry.version: entry.seq for entry in record.stored.get(key, ())}
             if any(number > numbers.get(version, 0) for number in numbers.values()):
                 found.append((*key, version))

@@ -110,7 +110,8 @@ def record_evictions(pipeline: Pipeline, *, cursor: str = "", limit: int = DEFAU
     pointer = read_pointer(pipeline.layout)
     if pointer is None:
         return Sweep(0, (), 0, "", finished=True)
-    state = _state(pipeline, pointer["content_hash"])
+    pinned_since = pointer["pin"]["since"] if "pin" in pointer else ""
+    state = _state(pipeline, pointer["content_hash"] + pinned_since)
     now = pipeline.clock()
     if position.state != state or micros(now) >= position.until:
         position = _Position(state)
@@ -150,12 +151,12 @@ def _view(pipeline: Pipeline) -> ServingView:
     ).view()
 
 
-def _state(pipeline: Pipeline, content_hash: str) -> str:
+def _state(pipeline: Pipeline, served: str) -> str:
     """Return a hash of everything but the clock that the verdict on a version depends on."""
     ledger = pipeline.ledger
     times = {name: micros(when) for name, when in ledger.source_times().items()}
     hard = pipeline.config.policy.exclude_stale
-    return short_hash(canonical_json([content_hash, ledger.overlay_sequence(), times, hard]), 16)
+    return short_hash(canonical_json([served, ledger.overlay_sequence(), times, hard]), 16)
 
 
 def _findings(pipeline: Pipeline, view: ServingView, now: int) -> tuple[list[_Finding], int]:

@@ -186,8 +186,10 @@ class Pipeline:
                 now,
                 confirmed_by=confirmed_by,
                 record=record,
+                ceiling=self._ceiling(source, batch),
                 remember=file.save,
             )
+            self._note_grants(source)
         self.ledger.record_source(
             SourceObservation(
                 name=name,
@@ -201,6 +203,46 @@ class Pipeline:
             )
         )
         return report
+
+    def _ceiling(self, source: SourceConfig, batch: SourceBatch) -> Callable[[ContextItem], ContextItem] | None:
+        """Return what narrows items to what a source grants today; None when its grants are those of its last reading.
+
+        A record may name a tenant of its own: it stays there while the source has something of that tenant.
+        """
+        from ctx_pipeline.security.narrowing import narrowed
+        from ctx_pipeline.sources.origin import Origin
+
+        file = self._grants_file(source)
+        if file.is_file() and file.read_text(encoding="utf-8") == self._grants(source):
+            return None
+        origin = Origin.of(source, tenant=self.config.project.tenant)
+        tenants = {item.scope.tenant for item in batch.items} | {known.tenant for known in batch.kept}
+
+        def ceiling(item: ContextItem) -> ContextItem:
+            tenant = item.scope.tenant if item.scope.tenant in tenants else origin.scope.tenant
+            scope = origin.scope.model_copy(update={"tenant": tenant})
+            return narrowed(item, scope, source.sensitivity, origin.trust)
+
+        return ceiling
+
+    def _note_grants(self, source: SourceConfig) -> None:
+        """Note under which grants a source was read."""
+        file, grants = self._grants_file(source), self._grants(source)
+        if not file.is_file() or file.read_text(encoding="utf-8") != grants:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            partial = file.with_suffix(".tmp")
+            partial.write_text(grants, encoding="utf-8")
+            partial.replace(file)
+
+    def _grants_file(self, source: SourceConfig) -> Path:
+        return state_folder(self.home) / "grants" / source.name
+
+    def _grants(self, source: SourceConfig) -> str:
+        from ctx_pipeline.sources.origin import Origin
+
+        origin = Origin.of(source, tenant=self.config.project.tenant)
+        sensitivity = None if source.sensitivity is None else source.sensitivity.value
+        return short_hash(canonical_json([origin.scope.model_dump(mode="json"), sensitivity, origin.trust.value]), 32)
 
     def source_facts(self) -> list[SourceFacts]:
         """Return what the stages know of each source, in the order of `ctx.toml`."""

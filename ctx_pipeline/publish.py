@@ -219,7 +219,7 @@ def _supersessions(
                 continue
             ends, successor = min(new)
             patch = patches.get((tenant, item_id, version.item.version))
-            if patch is not None and patch.superseded_at is not None and patch.superseded_at <= micros(ends):
+            if patch is not None and patch.marked_at is not None and patch.marked_at <= micros(ends):
                 continue
             yield OverlayEntry(
                 code="superseded",

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ctx_pipeline.assets.sources import LOOK, source_key
-from ctx_pipeline.assets.stages import STAGES
 from ctx_pipeline.resources import ContextProjectResource
 
 if TYPE_CHECKING:
@@ -79,14 +78,14 @@ class _Tick:
 
 @dg.sensor(
     name="source_changes",
-    target=dg.AssetSelection.groups("sources", "stages"),
+    target=dg.AssetSelection.groups("sources"),
     minimum_interval_seconds=MINIMUM_INTERVAL_SECONDS,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
         "Looks every 30 seconds whether a source looks different from when it was last read: files by name, size and "
         "time, Git by its HEAD, databases by their file or their counters, object storage by its listing. Nothing is "
-        "read. What changed, and has settled, is read by one run together with everything built from it. Web pages, "
-        "and sources that were never read, are left to their freshness."
+        "read. What changed, and has settled, is read by one run; `superseded_versions` then builds from it. Web "
+        "pages, and sources that were never read, are left to their freshness."
     ),
 )
 def source_changes(
@@ -168,7 +167,8 @@ def _request(changes: Sequence[_Change]) -> dg.RunRequest:
         # The same changes at the same attempt are the same run, also when the cursor was lost.
         run_key=short_hash(canonical_json(facts), 32),
         tags={_tag(change.source): change.digest for change in changes},
-        asset_selection=[*(source_key(change.source) for change in changes), *(stage.key for stage in STAGES)],
+        # What is built from them follows by `superseded_versions`: one source that fails must not fail the stages.
+        asset_selection=[source_key(change.source) for change in changes],
     )
 
 

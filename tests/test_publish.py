@@ -15,9 +15,11 @@ import pytest
 
 from ctx_pipeline.contracts import ContextRequest, DefinitionFinding, Identity, PublishReport, Task
 from ctx_pipeline.errors import ConfigError, InvalidRequest, NotFound, Unavailable
+from ctx_pipeline.index.history import roll_back, unpin
 from ctx_pipeline.index.store import Store
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.publish import DefinitionFile, check, publish
+from ctx_pipeline.retirement import retire_item
 from tests.artifacts import ANA, NOW, build_index, open_pipeline, open_project, write_config
 
 REGISTRY = {"kind": "semantic_registry", "path": "semantic"}
@@ -599,3 +601,34 @@ def test_two_processes_that_publish_at_once_lose_no_version_and_mix_no_file(home
     assert marked == {key for key in every if key[1] != "5"}
     shared = home.live("shared.yaml")
     assert shared in {text({**AOV, "name": "shared", "version": 5, "description": name}) for name in ("one", "two")}
+
+
+def test_retiring_a_published_version_brings_the_one_before_back(published: Home) -> None:
+    published.publish(V2)
+    build_index(published.folder)
+    with open_pipeline(published.folder, at=published.now) as pipeline:
+        retire_item(pipeline, "metric:registry/gmv", version="2", reason="wrong", tenant="acme", actor="ana")
+    assert published.shown() == {"metric:registry/gmv@1"}
+    build_index(published.folder)
+    assert published.shown() == {"metric:registry/gmv@1"}
+
+
+def test_what_is_published_while_the_index_is_pinned_waits_and_the_version_before_is_served(published: Home) -> None:
+    published.publish(AOV, name="aov.yaml")
+    build_index(published.folder)
+    with open_pipeline(published.folder) as pipeline:
+        roll_back(pipeline.layout, pipeline.generation(), pipeline.store, at=NOW)
+    published.publish(V2)
+    build_index(published.folder)
+    assert published.shown() == {"metric:registry/gmv@1"}
+    with open_pipeline(published.folder) as pipeline:
+        unpin(pipeline.layout)
+    assert published.shown() == {"metric:registry/gmv@2"}
+
+
+def test_rolling_back_a_published_version_serves_the_one_before(published: Home) -> None:
+    published.publish(V2)
+    build_index(published.folder)
+    with open_pipeline(published.folder) as pipeline:
+        roll_back(pipeline.layout, pipeline.generation(), pipeline.store, at=NOW)
+    assert published.shown() == {"metric:registry/gmv@1"}

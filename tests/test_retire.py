@@ -263,3 +263,17 @@ def test_a_build_finishes_the_retirement_that_was_cut_off_before_its_events(tmp_
         retire_item(pipeline, REFUNDS, reason="wrong", actor="ana")
     assert steps(home, REFUNDS) == [("created", "build"), ("retired", "ana")]
     build_index(tmp_path)
+
+
+def test_taking_a_retirement_back_leaves_out_what_the_source_dropped_meanwhile(tmp_path: Path):
+    home = make_home(tmp_path)
+    with open_pipeline(tmp_path) as pipeline:
+        retire_item(pipeline, REFUNDS, reason="old", tenant="acme", actor="ana")
+    home.remove("docs/0.md")
+    home.refresh()
+    with open_pipeline(tmp_path) as pipeline:
+        restore_item(pipeline, REFUNDS, tenant="acme", actor="ana")
+    assert REFUNDS not in home.shown("refund rule 0")
+    home.write("docs/0.md", "# Page 0\n\nrefund rule 0\n")
+    home.refresh()
+    assert REFUNDS in home.shown("refund rule 0")

@@ -35,6 +35,7 @@ TIME_COLUMNS = (
     "known_withdrawn_until",
     "replaced_at",
     "known_replaced_at",
+    "marked_at",
     "retired_at",
 )
 
@@ -100,6 +101,7 @@ def state_columns(
         known_withdrawn_until=np.full(len(rows), NEVER, np.int64),
         replaced_at=np.full(len(rows), NEVER, np.int64),
         known_replaced_at=np.full(len(rows), NEVER, np.int64),
+        marked_at=np.full(len(rows), NEVER, np.int64),
         retired_at=np.full(len(rows), NEVER, np.int64),
         tied=np.zeros(len(rows), np.bool_),
     )
@@ -132,8 +134,8 @@ def _known_from(rows: Sequence[Row], columns: StateColumns) -> None:
 
 def _supersede_chains(rows: Sequence[Row], columns: StateColumns) -> None:
     """Let every item's later versions supersede its earlier ones."""
-    columns.superseded_at[:] = columns.replaced_at
-    columns.known_superseded_at[:] = columns.known_replaced_at
+    columns.superseded_at[:] = np.minimum(columns.replaced_at, columns.marked_at)
+    columns.known_superseded_at[:] = np.minimum(columns.known_replaced_at, columns.marked_at)
     first = 0
     for at in range(1, len(rows) + 1):
         if at == len(rows) or rows[at].chain != rows[first].chain:

@@ -75,6 +75,9 @@ class Patch:
     state: int | None = None
     retired_at: int | None = None
     superseded_at: int | None = None
+    """From when every version is superseded, whatever follows it."""
+    marked_at: int | None = None
+    """From when one version is superseded by another that may not be here yet."""
     is_current_again: bool = False
     """A version that something was to replace is in force again: what was said of its replacement before is void."""
     revoked_principals: list[str] = field(default_factory=list[str])
@@ -116,11 +119,10 @@ def _add(patch: Patch, entry: Entry) -> None:
         case "restored":
             patch.retired_at = NEVER
             if entry.version is not None:
-                patch.superseded_at = None
+                patch.superseded_at = patch.marked_at = None
                 patch.is_current_again = True
         case "superseded":
-            at = micros(entry.effective_at)
-            patch.superseded_at = at if patch.superseded_at is None else min(at, patch.superseded_at)
+            _supersede(patch, entry)
         case "revoked" if entry.principal is None and entry.group is None:
             patch.revoked_groups.append(EVERYONE)
         case "revoked":
@@ -128,6 +130,18 @@ def _add(patch: Patch, entry: Entry) -> None:
             patch.revoked_groups.extend(name for name in (entry.group,) if name is not None)
         case _:
             pass
+
+
+def _supersede(patch: Patch, entry: Entry) -> None:
+    at = micros(entry.effective_at)
+    if entry.version is None:
+        patch.superseded_at = _first(patch.superseded_at, at)
+    else:
+        patch.marked_at = _first(patch.marked_at, at)
+
+
+def _first(known: int | None, at: int) -> int:
+    return at if known is None else min(known, at)
 
 
 def forgotten_keys(patches: Mapping[ItemKey, Patch]) -> frozenset[ItemKey]:
@@ -139,25 +153,30 @@ def supersede_chain(columns: StateColumns, first: int, last: int) -> None:
     """Recompute when the versions of one item, rows `first` to before `last`, oldest first, are superseded.
 
     A version ends when the first later one begins, or at once when that has no beginning. A later version that was
-    withdrawn or forgotten supersedes nothing any more; for `as_of` it did so until it was withdrawn.
+    withdrawn or forgotten supersedes nothing any more; for `as_of` it did so until it was withdrawn. That a version is
+    superseded counts on the overlay's word while nothing here follows it; then its followers decide, which may be
+    withdrawn.
     """
     now = known = begun = NEVER
     ended = ALWAYS
     waiting: list[int] = []
+    followed = False
     for at in range(last - 1, first - 1, -1):
         if not columns.tied[at]:
             for later in waiting:
                 start, retired = int(columns.known_from[later]), int(columns.retired_at[later])
                 if columns.state[later] == STATE_FORGOTTEN:
                     continue
+                followed = True
                 if retired == NEVER:
                     now, known = min(now, int(columns.valid_from[later])), min(known, start)
                 elif start < retired:
                     begun, ended = min(begun, start), max(ended, retired)
             waiting.clear()
         waiting.append(at)
-        columns.superseded_at[at] = min(now, int(columns.replaced_at[at]))
-        columns.known_superseded_at[at] = min(known, int(columns.known_replaced_at[at]))
+        marked = NEVER if followed else int(columns.marked_at[at])
+        columns.superseded_at[at] = min(now, marked, int(columns.replaced_at[at]))
+        columns.known_superseded_at[at] = min(known, marked, int(columns.known_replaced_at[at]))
         columns.known_withdrawn_from[at] = begun
         columns.known_withdrawn_until[at] = NEVER if begun == NEVER else ended
 
@@ -171,8 +190,11 @@ def apply_patch(columns: StateColumns, labels: list[ScopeLabel], rows: np.ndarra
     if patch.retired_at is not None:
         columns.retired_at[rows] = patch.retired_at
     if patch.is_current_again:
+        columns.marked_at[rows] = NEVER
         columns.replaced_at[rows] = NEVER
         columns.known_replaced_at[rows] = NEVER
+    if patch.marked_at is not None:
+        columns.marked_at[rows] = np.minimum(columns.marked_at[rows], patch.marked_at)
     if patch.superseded_at is not None:
         columns.replaced_at[rows] = np.minimum(columns.replaced_at[rows], patch.superseded_at)
         columns.known_replaced_at[rows] = np.minimum(columns.known_replaced_at[rows], patch.superseded_at)

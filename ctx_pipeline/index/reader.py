@@ -400,6 +400,7 @@ class ServingIndex:
         self._lock = threading.Lock()
         self._stamp: tuple[int, int] | None = None
         self._view: ServingView | None = None
+        self._pinned = False
 
     def view(self) -> ServingView:
         """Return the current artifact under the current overlay.
@@ -426,7 +427,11 @@ class ServingIndex:
                 fix="restore .ctx/state from a backup as a whole",
                 code="ledger_behind",
             )
-        return ServingView(reader, sequence, self._overlay_since(reader.overlay_sequence))
+        entries = self._overlay_since(reader.overlay_sequence)
+        if self._pinned:
+            # Who goes back to an older artifact wants the versions that have been replaced since.
+            entries = [entry for entry in entries if entry.code != "superseded"]
+        return ServingView(reader, sequence, entries)
 
     def _pointer_stamp(self) -> tuple[int, int]:
         try:
@@ -443,6 +448,7 @@ class ServingIndex:
             if pointer is None:
                 break
             directory = self._layout.artifacts / pointer["artifact"]
+            self._pinned = "pin" in pointer
             if self._view is not None and self._view.reader.directory == directory:
                 return self._view.reader
             try:

@@ -141,8 +141,10 @@ class StateColumns:
     known_withdrawn_until: Int64s
     """... to before this one; `NEVER` and `NEVER` where there were none."""
     replaced_at: Int64s
-    """When something other than a later version of the same item replaced a row; part of `superseded_at`."""
+    """When another item that names a row replaced it; part of `superseded_at`."""
     known_replaced_at: Int64s
+    marked_at: Int64s
+    """When the overlay says that a row is superseded; a later version of the item decides that by itself."""
     retired_at: Int64s
     tied: NDArray[np.bool_]
     """Whether the next row is a version of the same item that neither follows nor precedes this one."""

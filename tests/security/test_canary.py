@@ -74,6 +74,7 @@ class Secret:
     retired: bool = False
     retired_at: datetime | None = None
     replaced_at: datetime | None = None
+    marked_at: datetime | None = None
     revoked: list[tuple[str | None, str | None]] = field(default_factory=list[tuple[str | None, str | None]])
 
     @property
@@ -127,7 +128,9 @@ def may_read(
         return False
     if item.valid_until is not None and item.valid_until <= moment:
         return False
-    if secret.replaced_at is not None and secret.replaced_at <= moment:
+    followed = any(later.state != "forgotten" for later in after)
+    marks = (secret.replaced_at, None if followed else secret.marked_at)
+    if any(mark is not None and mark <= moment for mark in marks):
         return False
     for later in after:
         gone = later.retired if not past else later.retired_at is not None and later.retired_at <= moment
@@ -269,9 +272,12 @@ class World:
             case "restored":
                 secret.retired, secret.retired_at = False, None
                 # A version that is brought back by name is in force again, whatever was to replace it.
-                secret.replaced_at = secret.replaced_at if whole else None
-            case "superseded":
+                if not whole:
+                    secret.replaced_at = secret.marked_at = None
+            case "superseded" if whole:
                 secret.replaced_at = NOW - DAY
+            case "superseded":
+                secret.marked_at = NOW - DAY
             case "revoked":
                 secret.revoked.append((more.get("principal"), more.get("group")))
             case _ if secret.state != "forgotten":

@@ -352,7 +352,10 @@ def test_it_makes_no_difference_which_events_a_build_absorbed(events: list[Any],
 
 def folded_codes_one_by_one(items: Sequence[ContextItem], events: Sequence[Any]) -> list[list[int]]:
     """A plain model: each event changes each version it speaks of, in order."""
-    model = {i.version: {"state": "live", "retired": False, "replaced": False, "revoked": set()} for i in items}
+    model = {
+        i.version: {"state": "live", "retired": False, "replaced": False, "marked": False, "revoked": set()}
+        for i in items
+    }
     for event in events:
         for version, facts in model.items():
             if event.version in (None, version):
@@ -369,9 +372,12 @@ def _tell(facts: dict[str, Any], event: Any) -> None:
         case "retired" | "restored":
             facts["retired"] = event.code == "retired"
             # A version that is in force again is not replaced any more, either.
-            facts["replaced"] = facts["replaced"] and not (event.code == "restored" and event.version is not None)
-        case "superseded":
+            if event.code == "restored" and event.version is not None:
+                facts["replaced"] = facts["marked"] = False
+        case "superseded" if event.version is None:
             facts["replaced"] = True
+        case "superseded":
+            facts["marked"] = True
         case "revoked":
             facts["revoked"].add(event.principal or event.group or "*")
         case _ if facts["state"] != "forgotten":
@@ -397,8 +403,11 @@ def _model_code(
         return Exclusion.RETIRED
     if start is not None and start > moment:
         return Exclusion.NOT_YET_VALID
-    after = [i for i in items[at + 1 :] if model[i.version]["state"] != "forgotten" and not gone[i.version]]
-    if (facts["replaced"] and moment >= NOW) or any(i.valid_from is not None and i.valid_from <= moment for i in after):
+    followers = [i for i in items[at + 1 :] if model[i.version]["state"] != "forgotten"]
+    after = [i for i in followers if not gone[i.version]]
+    # Of one version the overlay speaks only until what follows it is here.
+    told = facts["replaced"] or (facts["marked"] and not followers)
+    if (told and moment >= NOW) or any(i.valid_from is not None and i.valid_from <= moment for i in after):
         return Exclusion.SUPERSEDED
     return None
 
