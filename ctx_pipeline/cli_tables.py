@@ -126,8 +126,8 @@ def _counts(source: SourceReport, withheld: bool) -> tuple[int, ...]:
     return source.items, source.added, source.reused, source.retired, *waiting, len(source.files), len(source.errors)
 
 
-def retire_view(report: RetireReport, hint: Hint) -> list[Block]:
-    """Return what was retired or restored."""
+def retire_view(report: RetireReport, hint: Hint, *, tenant: str | None = None) -> list[Block]:
+    """Return what was retired or restored; `tenant` is the one that was named."""
     if not report.count:
         return [
             Words(
@@ -144,7 +144,9 @@ def retire_view(report: RetireReport, hint: Hint) -> list[Block]:
     if report.count > len(rows):
         blocks.append(Words(f"and {number(report.count - len(rows))} more"))
     if report.source is None and report.action == "retired":
-        blocks.append(Words(f"Back with\n  {hint('retire', '--undo', report.items[0].item_id)}"))
+        item = report.items[0]
+        flags = [*(["--version", item.version] if item.version else []), *(["--tenant", tenant] if tenant else [])]
+        blocks.append(Words(f"Back with\n  {hint('retire', '--undo', item.item_id, *flags)}"))
     return blocks
 
 

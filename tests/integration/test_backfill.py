@@ -108,7 +108,7 @@ WRONG = {
     "2026-11-01..": "one end of the range is missing",
     "..": "no partition is named",
     "": "no partition is named",
-    "x" * 100_000: "x… is not a day",
+    "x" * 100_000: "x…. is not a day",
 }
 
 
