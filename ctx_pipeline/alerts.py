@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
-from datetime import datetime
+import stat
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
 
 FILE = "alerts.jsonl"
 MAX_BYTES = 256 * 1024
-"""When the file is larger, its older half goes."""
+"""When the file would be larger, its older half goes; of a larger one the end is read."""
 MAX_ASSETS = 20
+LOCK_SECONDS = 10.0
+"""How long an alert waits for another one that is being written."""
 WEBHOOK_SECONDS = 5.0
 
 
@@ -46,17 +50,15 @@ class Alert:
 def raise_alert(home: Path, alert: Alert, webhook: SecretStr | None = None) -> bool:
     """Write an alert down, log it and send it; a run that has one already changes nothing and gives False.
 
-    A webhook that does not answer is logged, never an error.
+    It never takes the place of the failure it tells of: a file that cannot be written, or a webhook that does not
+    answer, is logged.
     """
-    from filelock import FileLock
-
-    path = home / ".ctx" / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock"), fallback_to_soft=False):
-        if any(known.run_id == alert.run_id for known in _read(path)):
-            return False
-        _append(path, alert)
     log = get_logger()
+    try:
+        if not _write(home / ".ctx" / FILE, alert):
+            return False
+    except OSError as refused:
+        log.warning("alert_not_written", run_id=alert.run_id, problem=type(refused).__name__)
     log.error("run_failed", **alert.as_json())
     if webhook is not None and (problem := _post(webhook.get_secret_value(), alert)):
         log.warning("alert_not_sent", run_id=alert.run_id, problem=problem)
@@ -64,41 +66,79 @@ def raise_alert(home: Path, alert: Alert, webhook: SecretStr | None = None) -> b
 
 
 def newest_alerts(home: Path, limit: int = 5) -> tuple[Alert, ...]:
-    """Return the last alerts of a project, newest first; a damaged line is passed over."""
-    return tuple(reversed(_read(home / ".ctx" / FILE)[-limit:]))
+    """Return the last alerts of a project, newest first; a damaged line, or file, is passed over."""
+    return tuple(reversed(_alerts(_lines(home / ".ctx" / FILE))[-limit:]))
 
 
-def _append(path: Path, alert: Alert) -> None:
-    line = json.dumps(alert.as_json(), ensure_ascii=False, sort_keys=True) + "\n"
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    if lines and not lines[-1].endswith(b"\n"):
-        # What a killed writer left.
-        lines[-1] += b"\n"
-    if sum(map(len, lines)) + len(line) > MAX_BYTES:
-        lines = lines[len(lines) // 2 :]
-    partial = path.with_suffix(".tmp")
-    with partial.open("wb") as file:
-        file.writelines([*lines, line.encode("utf-8")])
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-
-
-def _read(path: Path) -> list[Alert]:
+def alerts_problem(home: Path) -> str:
+    """Return why alerts can be neither read nor written, as the class of the error; empty when they can."""
     try:
-        lines = path.read_bytes().splitlines()
+        _tail(home / ".ctx" / FILE)
+    except OSError as refused:
+        return type(refused).__name__
+    return ""
+
+
+def _write(path: Path, alert: Alert) -> bool:
+    """Add an alert to the file unless its run has one there."""
+    from filelock import FileLock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock"), timeout=LOCK_SECONDS, fallback_to_soft=False):
+        lines = _lines(path)
+        if any(known.run_id == alert.run_id for known in _alerts(lines)):
+            return False
+        line = json.dumps(alert.as_json(), ensure_ascii=False, sort_keys=True).encode("utf-8")
+        while lines and sum(len(known) + 1 for known in lines) + len(line) + 1 > MAX_BYTES:
+            lines = lines[(len(lines) + 1) // 2 :]
+        partial = path.with_suffix(".tmp")
+        with partial.open("wb") as file:
+            file.writelines(known + b"\n" for known in [*lines, line])
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    return True
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return _tail(path)
+    except OSError:
+        return []
+
+
+def _tail(path: Path) -> list[bytes]:
+    """Return the whole lines in the last `MAX_BYTES` of a file; none when it is not there."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            # Reading a pipe in its place would wait for ever.
+            raise IsADirectoryError(path)
+        with path.open("rb") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - MAX_BYTES)
+            file.seek(start)
+            return file.read(MAX_BYTES).splitlines()[1 if start else 0 :]
     except FileNotFoundError:
         return []
-    found: list[Alert] = []
-    names = {field.name for field in fields(Alert)}
-    for line in lines:
-        try:
-            stored = {name: value for name, value in json.loads(line).items() if name in names}
-            stored |= {"assets": tuple(stored["assets"]), "at": datetime.fromisoformat(stored["at"])}
-            found.append(Alert(**stored))
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue
-    return found
+
+
+def _alerts(lines: Iterable[bytes]) -> list[Alert]:
+    return [alert for line in lines if (alert := _alert_in(line)) is not None]
+
+
+def _alert_in(line: bytes) -> Alert | None:
+    """Return the alert of a line; None when the line is not one that `raise_alert` writes."""
+    try:
+        stored = json.loads(line)
+        words = [stored["run_id"], stored["job"], stored["error"], stored["code"], *stored["assets"]]
+        if not isinstance(stored["assets"], list) or not all(isinstance(word, str) for word in words):
+            return None
+        # A lone surrogate could not be shown.
+        "".join(words).encode("utf-8")
+        at = datetime.fromisoformat(stored["at"])
+        run_id, job, error, code, *assets = words
+        return None if at.tzinfo is None else Alert(run_id, job, tuple(assets), error, code, at.astimezone(UTC))
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+        return None
 
 
 def _post(url: str, alert: Alert) -> str:
@@ -114,4 +154,4 @@ def _post(url: str, alert: Alert) -> str:
         return type(problem).__name__
 
 
-__all__ = ["Alert", "newest_alerts", "raise_alert"]
+__all__ = ["Alert", "alerts_problem", "newest_alerts", "raise_alert"]

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import re
 import time
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 PARTITIONS = "partitions"
 RANGE = ".."
 LOCK = "backfill.lock"
+MAX_PARTITIONS = 3_660
+"""Partitions of one asset in one call, a run each: ten years of days."""
+QUOTED_CHARS = 40
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +73,8 @@ def build_partitions(
 
     Raises:
         ConfigError: there is no `ctx.toml`, or it is wrong.
-        InvalidRequest: no asset of the selection is partitioned (`invalid_selection`), or it has no partition in the
-            range (`invalid_partitions`).
+        InvalidRequest: no asset of the selection is partitioned (`invalid_selection`), or the range is none, has no
+            partition of it or more than `MAX_PARTITIONS` (`invalid_partitions`).
         Unavailable: another build of partitions runs (`build_busy`), or a run failed (`build_failed`).
         CtxError: what an asset raised.
     """
@@ -136,31 +143,63 @@ def _work(
     known = definitions.resolve_asset_graph().get(key).partitions_def
     assert known is not None
     keys = list(known.get_partition_keys(dynamic_partitions_store=instance))
-    wanted = _in_range(keys, partitions, key.to_user_string())
+    wanted = partitions_in_range(keys, partitions, key.to_user_string())
     done: set[str] = set() if again else instance.get_materialized_partitions(key)
     missing = tuple(name for name in wanted if name not in done)
     return _Work(key, missing, len(wanted) - len(missing), keys[0], keys[-1])
 
 
-def _in_range(keys: list[str], partitions: str, asset: str) -> list[str]:
+def partitions_in_range(keys: list[str], partitions: str, asset: str) -> list[str]:
     """Return the keys from the first to the last one named. Of a range of days those that exist count."""
-    first, separator, last = (part.strip() for part in partitions.partition(RANGE))
-    last = last if separator else first
+    first, last = _ends(partitions, keys)
+    has = f"{asset} has {keys[0]}{RANGE}{keys[-1]}" if keys else f"{asset} has none yet"
     if first in keys and last in keys:
-        wanted = keys[keys.index(first) : keys.index(last) + 1]
+        start, end = keys.index(first), keys.index(last)
     else:
-        # Keys of time windows are written so that their order is that of their text.
-        ordered = keys == sorted(keys) and first[:1].isdigit() and last[:1].isdigit()
-        wanted = [key for key in keys if first <= key <= last] if ordered else []
-    if not wanted:
-        has = f"{asset} has {keys[0]}{RANGE}{keys[-1]}" if keys else f"{asset} has no partition yet"
-        raise InvalidRequest(
-            "no partition lies in the range",
-            where="partitions",
-            fix=f"name one, or first{RANGE}last; {has}",
-            code="invalid_partitions",
-        )
-    return wanted
+        # Keys of days are written so that their order is that of their text.
+        start, end = bisect_left(keys, first), bisect_right(keys, last) - 1
+    backwards = end < start if first in keys and last in keys else last < first
+    if backwards:
+        raise _refused("the range ends before it begins", f"write the earlier one first: {last}{RANGE}{first}")
+    if end < start:
+        raise _refused("no finished day lies in the range", f"days end at midnight UTC; {has}")
+    if end - start >= MAX_PARTITIONS:
+        message = f"{end - start + 1} partitions lie in the range, and one call builds at most {MAX_PARTITIONS}"
+        raise _refused(message, f"name a part of it, from {keys[start]} to {keys[start + MAX_PARTITIONS - 1]} first")
+    return keys[start : end + 1]
+
+
+def _ends(partitions: str, keys: list[str]) -> tuple[str, str]:
+    """Return the first and the last partition that are named."""
+    ends = [part.strip() for part in partitions.split(RANGE)]
+    example = keys[-1] if keys else "2026-11-30"
+    how = f"write one day, as {example}, or two, as {keys[0] if keys else example}{RANGE}{example}"
+    if len(ends) > 2:
+        raise _refused(f"{len(ends)} partitions are named, and a range has a first and a last one", how)
+    if not any(ends):
+        raise _refused("no partition is named", how)
+    if not all(ends):
+        raise _refused(f"one end of the range is missing: {_quoted(partitions)}", how)
+    for end in ends:
+        if end not in keys and not _is_day(end):
+            raise _refused(f"{_quoted(end)} is not a day", how)
+    return ends[0], ends[-1]
+
+
+def _is_day(text: str) -> bool:
+    try:
+        # Python reads other spellings too, whose order is not that of their text.
+        return _DAY.fullmatch(text) is not None and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= QUOTED_CHARS else f"{text[:QUOTED_CHARS]}…")
+
+
+def _refused(message: str, fix: str) -> InvalidRequest:
+    return InvalidRequest(message, where=PARTITIONS, fix=fix, code="invalid_partitions")
 
 
 def _run(
@@ -202,4 +241,4 @@ def _failed(what: str) -> Unavailable:
     )
 
 
-__all__ = ["BackfillReport", "PartitionReport", "build_partitions"]
+__all__ = ["MAX_PARTITIONS", "BackfillReport", "PartitionReport", "build_partitions", "partitions_in_range"]

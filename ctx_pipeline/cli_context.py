@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ctx_pipeline.contracts import ContextPack, Identity
     from ctx_pipeline.project import ContextProject
 
+MAX_NUMBER = 2**63 - 1
+"""Largest number that a ledger gives out."""
+MAX_ROWS = 1_000_000
 Format = Literal["text", "openai_chat", "openai_responses", "anthropic", "langchain"]
 Level = Literal["full", "compact", "pointer"]
 Risk = Literal["low", "medium", "high"]
@@ -276,7 +279,7 @@ def items(
     run: Run,
     kind: Annotated[str | None, typer.Option(metavar="KIND", help="Only this kind, for example metric.")] = None,
     source: Annotated[str | None, typer.Option(metavar="NAME", help="Only this source.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Most rows.")] = 100,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=MAX_ROWS, help="Most rows.")] = 100,
     at: AtFlag = None,
     as_of: AsOfFlag = None,
 ) -> None:
@@ -310,12 +313,13 @@ def items_history(run: Run, item_id: ItemId) -> None:
 @command(items_app, "recalls", example="ctx items recalls\nctx items recalls --since 120 --json", identity=True)
 def items_recalls(
     run: Run,
-    since: Annotated[int, typer.Option(metavar="N", min=0, help="Only notices after this number.")] = 0,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Most notices.")] = 100,
+    since: Annotated[int, typer.Option(metavar="N", min=0, max=MAX_NUMBER, help="Only notices after this number.")] = 0,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=MAX_ROWS, help="Most notices.")] = 100,
 ) -> None:
     """Show what your calls were shown and should no longer rely on.
 
     A version that was superseded, expired, retired, quarantined or too old is recalled from the snapshots that had it.
+    Notices are written at the end of every `ctx build`, and by the evictions sensor while `ctx dev` or a daemon runs.
     """
     from ctx_pipeline.cli_tables import recalls_view
 

@@ -25,7 +25,9 @@ def retire(
     source: Annotated[
         str | None, typer.Option(metavar="NAME", help="Confirm that what this source lost is gone, instead.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Retire what the source lost; without it, only say what.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --source: retire what it lost; without --yes only say what.")
+    ] = False,
     version: Annotated[str | None, typer.Option(metavar="V", help="One version. Default: all.")] = None,
     tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Whose item. Default: your own tenant.")] = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the record.")] = None,
@@ -62,7 +64,7 @@ def retire(
     if run.as_json:
         run.emit(report)
     else:
-        run.blocks(retire_view(report, run.hint))
+        run.blocks(retire_view(report, run.hint, tenant=tenant))
 
 
 @command(index_app, "index", example="ctx index list\nctx index rollback --reason 'bad prices'", group=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.publish import File
 
 STDIN = "-"
+TAKEN_BACK = "taken back"
 SHOWN_NAMES = 5
 """Dependents, snapshots, people and agents that are named on screen; `--json` has them all."""
 
@@ -79,6 +80,7 @@ def _given(files: list[str], name: str | None) -> list[File]:
 
 def publish_view(report: PublishReport, hint: Hint, *, check: bool) -> list[Block]:
     """Return what is wrong, what changes and whom it reaches."""
+    from ctx_pipeline.cli_tables import artifact_words, pin_blocks
     from ctx_pipeline.cli_views import Words
 
     blocks: list[Block] = []
@@ -89,11 +91,12 @@ def publish_view(report: PublishReport, hint: Hint, *, check: bool) -> list[Bloc
     if changed:
         blocks.append(_table(changed))
         blocks += [Words(text) for change in changed if (text := _details(change))]
-    counts = ", ".join(f"{getattr(report, kind)} {kind}" for kind in ("added", "changed", "removed", "unchanged"))
-    words = f"Registry {report.source}: {counts}\n{_outcome(report, check=check)}"
+    words = f"Registry {report.source}: {_counts(report)}\n{_outcome(report, check=check)}"
     if report.build is not None:
-        words += f"\nartifact {report.build.artifact}"
+        words += f"\n{artifact_words(report.build)}"
     blocks.append(Words(words))
+    if report.build is not None:
+        blocks += pin_blocks(report.build, hint)
     if report.published and changed:
         blocks.append(Words(f"Next\n  {hint('items', 'history', changed[0].item_id)}"))
     return blocks
@@ -102,10 +105,32 @@ def publish_view(report: PublishReport, hint: Hint, *, check: bool) -> list[Bloc
 def _outcome(report: PublishReport, *, check: bool) -> str:
     if check:
         return "Checked; nothing was written"
+    from ctx_pipeline.cli_tables import moment
+
     if not report.published:
         return "Not published; nothing was written"
-    gone = f"; replaced: {', '.join(report.superseded)}" if report.superseded else ""
-    return f"Published{gone}" + (f"\n{report.note}" if report.note else "")
+    ends = list(zip(report.superseded, report.superseded_from, strict=True))
+    gone = [name for name, end in ends if end <= report.at]
+    words = "Published" + (f"; replaced: {', '.join(gone)}" if gone else "")
+    later = [f"{name} counts until {moment(end)}" for name, end in ends if end > report.at]
+    return "\n".join([words, *later, *([report.note] if report.note else [])])
+
+
+def _counts(report: PublishReport) -> str:
+    back = sum(_kind(change) == TAKEN_BACK for change in report.changes)
+    numbers = {
+        "added": report.added,
+        "changed": report.changed,
+        "removed": report.removed - back,
+        **({TAKEN_BACK: back} if back else {}),
+        "unchanged": report.unchanged,
+    }
+    return ", ".join(f"{count} {kind}" for kind, count in numbers.items())
+
+
+def _kind(change: DefinitionChange) -> str:
+    """Return what becomes of a definition, in words; one that goes back to an earlier version is not removed."""
+    return TAKEN_BACK if change.change == "removed" and change.new_version is not None else change.change
 
 
 def _finding(finding: DefinitionFinding) -> str:
@@ -132,7 +157,7 @@ def _table(changes: list[DefinitionChange]) -> Block:
     )
     rows = [
         (
-            change.change,
+            _kind(change),
             change.item_id,
             short(change.old_version or ""),
             short(change.new_version or ""),
@@ -156,7 +181,7 @@ def _details(change: DefinitionChange) -> str:
         shown = change.exposure
         reach += [("shown in", shown.latest), ("to", shown.principals), ("by agents", shown.agents)]
     lines += [f"  {label}: {_names(names)}" for label, names in reach if names]
-    return "\n".join((f"{change.item_id} ({change.change})", *lines)) if lines else ""
+    return "\n".join((f"{change.item_id} ({_kind(change)})", *lines)) if lines else ""
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -98,16 +98,27 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
         blocks.append(
             Words("\n".join([f"Not loaded: {len(report.errors)}; everything else is", *lines, *tail]), "yellow")
         )
-    artifact = "nothing published" if report.artifact is None else f"artifact {report.artifact}"
     blocks.append(
         Words(
             f"{number(report.items)} live items, {number(report.embedded)} embedded, {number(report.reused)} reused, "
-            f"{number(report.retired)} retired in {report.seconds:.1f} s\n{artifact}"
+            f"{number(report.retired)} retired in {report.seconds:.1f} s\n{artifact_words(report)}"
         )
     )
-    if report.pin_ended is not None:
-        blocks.append(Words(f"The index is no longer pinned: {report.pin_ended}", "yellow"))
-    return blocks if report.pin is None else [*blocks, pin_words(report.pin, hint)]
+    return [*blocks, *pin_blocks(report, hint)]
+
+
+def artifact_words(report: BuildReport) -> str:
+    """Return what a build put before agents."""
+    if report.artifact is not None:
+        return f"artifact {report.artifact}"
+    return "nothing published" if report.pin is None else "nothing new is served: the index is pinned"
+
+
+def pin_blocks(report: BuildReport, hint: Hint) -> list[Block]:
+    """Return what a build found of a pin, or made of it."""
+    ended = report.pin_ended
+    blocks = [] if ended is None else [Words(f"The index is no longer pinned: {ended}", "yellow")]
+    return [*blocks, *([] if report.pin is None else [pin_words(report.pin, hint)])]
 
 
 def _counts(source: SourceReport, withheld: bool) -> tuple[int, ...]:
@@ -115,8 +126,8 @@ def _counts(source: SourceReport, withheld: bool) -> tuple[int, ...]:
     return source.items, source.added, source.reused, source.retired, *waiting, len(source.files), len(source.errors)
 
 
-def retire_view(report: RetireReport, hint: Hint) -> list[Block]:
-    """Return what was retired or restored."""
+def retire_view(report: RetireReport, hint: Hint, *, tenant: str | None = None) -> list[Block]:
+    """Return what was retired or restored; `tenant` is the one that was named."""
     if not report.count:
         return [
             Words(
@@ -133,7 +144,9 @@ def retire_view(report: RetireReport, hint: Hint) -> list[Block]:
     if report.count > len(rows):
         blocks.append(Words(f"and {number(report.count - len(rows))} more"))
     if report.source is None and report.action == "retired":
-        blocks.append(Words(f"Back with\n  {hint('retire', '--undo', report.items[0].item_id)}"))
+        item = report.items[0]
+        flags = [*(["--version", item.version] if item.version else []), *(["--tenant", tenant] if tenant else [])]
+        blocks.append(Words(f"Back with\n  {hint('retire', '--undo', item.item_id, *flags)}"))
     return blocks
 
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ from ctx_pipeline.settings_layers import (
     Problem,
     dotted,
     nearest,
+    not_accepted,
     problems_of,
     raise_problems,
     read_environ,
@@ -76,6 +77,7 @@ MAX_FRESHNESS = timedelta(days=36_500)
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -100,6 +102,18 @@ def _duration(value: Any) -> Any:
     return timedelta(seconds=seconds)
 
 
+def _day(value: Any) -> Any:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        if isinstance(value, str) and _DAY.fullmatch(value):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise not_accepted("should be a day", "write year, month and day, as 2026-11-30")
+
+
+Day = Annotated[date, BeforeValidator(_day)]
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
@@ -248,7 +262,7 @@ class AlertsSection(Section):
 class UsageSection(Section):
     """`[usage]`: the daily roll-up of what calls were shown."""
 
-    since: date | None = None
+    since: Day | None = None
     """First day that can be rolled up. None: the day of the oldest snapshot."""
 
 

@@ -315,8 +315,11 @@ def _build_lock(loaded: LoadedConfig) -> Check:
 
 
 def _alerts(loaded: LoadedConfig) -> Check:
-    from ctx_pipeline.alerts import newest_alerts
+    from ctx_pipeline.alerts import FILE, alerts_problem, newest_alerts
 
+    if problem := alerts_problem(loaded.home):
+        message = f"alerts of failed runs can be neither read nor kept ({problem})"
+        return Check("alerts", "warn", message, f"move .ctx/{FILE} away", "unreadable")
     recent = [alert for alert in newest_alerts(loaded.home, 100) if datetime.now(UTC) - alert.at < RECENT]
     if not recent:
         return Check("alerts", "ok", f"no failed run in {RECENT.days} days")

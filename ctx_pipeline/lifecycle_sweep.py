@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import Exclusion, Lifecycle, LifecycleEvent
-from ctx_pipeline.errors import InvalidRequest
 from ctx_pipeline.index.artifact import read_pointer
 from ctx_pipeline.index.overlay import fold, forgotten_keys
 from ctx_pipeline.ledger import RecallNotice
@@ -96,11 +95,10 @@ def record_evictions(pipeline: Pipeline, *, cursor: str = "", limit: int = DEFAU
 
     Reasons are those of the visibility predicate that hold for every viewer: superseded, expired, retired,
     quarantined, forgotten, and stale. What the policy lets in although it is stale is recorded as `stale` alone. What
-    is injected again is `restored`. Repeating a sweep, with or without its cursor, changes nothing; two at once record
-    each event once.
+    is injected again is `restored`. Repeating a sweep, with or without its cursor, changes nothing, so a cursor that is
+    not one of this function counts as none; two at once record each event once.
 
     Raises:
-        InvalidRequest: the cursor is not one of this function.
         Unavailable: the artifact has the format of another release.
         Corrupt: the artifact or the ledger is damaged.
     """
@@ -319,14 +317,9 @@ def _read_cursor(cursor: str) -> _Position:
     if not cursor:
         return _Position()
     try:
-        stored = json.loads(cursor)
-        if isinstance(stored, dict):
-            # A cursor of an earlier release: start anew, which changes nothing.
-            return _Position()
-        state, until, after, finished = stored
+        state, until, after, finished = json.loads(cursor)
         key = None if after is None else (str(after[0]), str(after[1]), str(after[2]))
         return _Position(str(state), int(until), key, bool(finished))
-    except (ValueError, KeyError, TypeError, IndexError):
-        raise InvalidRequest(
-            "the cursor of the sweep is not readable", where=ACTOR, fix="reset the sensor's cursor"
-        ) from None
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
+        # Cut off, or of an earlier release: to start anew changes nothing.
+        return _Position()

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index.artifact import Layout, prune_artifacts, read_pointer
 from ctx_pipeline.index.store import MAX_FRAGMENTS
 
@@ -32,6 +33,8 @@ class Upkeep:
     """Artifacts removed."""
     leftovers: int
     """Temporary files and folders of dead processes removed."""
+    problem: str = ""
+    """Code of what keeps the published artifact from being known; then no artifact and no leftover was touched."""
 
 
 def tidy(pipeline: Pipeline) -> Upkeep:
@@ -43,9 +46,13 @@ def tidy(pipeline: Pipeline) -> Upkeep:
     fragments = pipeline.store.fragments()
     if fragments > MAX_FRAGMENTS:
         pipeline.store.optimize()
-    leftovers = remove_leftovers(pipeline.layout, pipeline.clock())
-    artifacts = prune_artifacts(pipeline.layout, pipeline.config.artifact.keep)
-    return Upkeep(fragments > MAX_FRAGMENTS, fragments, artifacts, leftovers)
+    merged = fragments > MAX_FRAGMENTS
+    try:
+        leftovers = remove_leftovers(pipeline.layout, pipeline.clock())
+        artifacts = prune_artifacts(pipeline.layout, pipeline.config.artifact.keep)
+    except (Corrupt, Unavailable) as unknown:
+        return Upkeep(merged, fragments, 0, 0, unknown.stable_code)
+    return Upkeep(merged, fragments, artifacts, leftovers)
 
 
 def remove_leftovers(layout: Layout, now: datetime) -> int:

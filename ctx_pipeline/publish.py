@@ -138,8 +138,10 @@ def publish(
                 return report
             if found.removed and not yes:
                 raise _unconfirmed(found)
-            superseded = _write(pipeline, registry, targets, found, now)
-        report = report.model_copy(update={"published": True, "superseded": superseded})
+            replaced = _write(pipeline, registry, targets, found, now)
+        superseded = tuple(f"{entry.item_id}@{entry.version}" for entry in replaced)
+        ends = tuple(entry.effective_at for entry in replaced)
+        report = report.model_copy(update={"published": True, "superseded": superseded, "superseded_from": ends})
         behind = _is_behind(pipeline)
     return _with_build(report, pipeline.home, wanted=build, behind=behind, progress=progress)
 
@@ -177,7 +179,7 @@ def _unconfirmed(found: Review) -> InvalidRequest:
 
 def _write(
     pipeline: Pipeline, registry: SourceConfig, targets: Sequence[Target], found: Review, now: datetime
-) -> tuple[str, ...]:
+) -> list[OverlayEntry]:
     """Write files, store and overlay, in this order; return what is superseded. Each step is repeated safely."""
     write_targets(targets)
     pipeline.refresh_source(registry.name, batch=found.batch, confirmed_by=ACTOR if found.removed else None)
@@ -185,7 +187,7 @@ def _write(
     versions = read_versions(pipeline.store.scan(), registry.name, patches)
     entries = list(_supersessions(versions, patches, _absorbed(pipeline), now))
     pipeline.ledger.append_overlay(entries)
-    return tuple(f"{entry.item_id}@{entry.version}" for entry in entries)
+    return entries
 
 
 def _absorbed(pipeline: Pipeline) -> int:

@@ -220,7 +220,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], layer: Layer) ->
     unknown: list[Problem] = []
     other: list[Problem] = []
     misspelt: set[KeyPath] = set()
-    entries = error.errors(include_url=False, include_input=False, include_context=False)
+    entries = error.errors(include_url=False, include_input=False)
     for entry in sorted(entries, key=lambda entry: entry["type"] != "extra_forbidden"):
         path: KeyPath = entry["loc"]
         where = layer.origin(path) or "settings"
@@ -233,10 +233,18 @@ def problems_of(error: ValidationError, model: type[BaseModel], layer: Layer) ->
             unknown.append(Problem(where, f"unknown key {key!r}", fix, "unknown_key"))
         elif entry["type"] != "missing":
             message = _MESSAGES.get(entry["type"], entry["msg"]).removeprefix("Value error, ")
-            other.append(Problem(where, f"{key!r}: {message[:1].lower()}{message[1:]}"))
+            fix = str(entry.get("ctx", {}).get("fix", "")) if entry["type"] == "not_accepted" else ""
+            other.append(Problem(where, f"{key!r}: {message[:1].lower()}{message[1:]}", fix))
         elif path not in misspelt:
             other.append(Problem(where, f"{key!r} is required and missing", f"add {path[-1]!r}"))
     return unknown + other
+
+
+def not_accepted(message: str, fix: str) -> Exception:
+    """Return what a validator raises so that the problem says what to do."""
+    from pydantic_core import PydanticCustomError
+
+    return PydanticCustomError("not_accepted", "{message}", {"message": message, "fix": fix})
 
 
 _MESSAGES = {

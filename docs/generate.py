@@ -418,8 +418,8 @@ A file that cannot be loaded is reported with one of these, and everything else 
 {_code_table(codes.FileCode, FILE_CODES)}
 ### What is wrong with a definition
 
-A definition is not published with one of these, or with a file code of above; `not_checked` and `no_definitions` are
-warnings.
+A definition is not published with one of these, or with a file code of above. `not_checked` is a warning, and so is
+`no_definitions` of a file that the registry has.
 
 {_code_table(contracts.DefinitionCode, DEFINITION_CODES)}
 ### Closed sets

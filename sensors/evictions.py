@@ -35,7 +35,7 @@ SNAPSHOTS = dg.AssetKey(["stages", "context_snapshots"])
 )
 def evictions(context: dg.SensorEvaluationContext, project: ContextProjectResource) -> dg.SensorResult | dg.SkipReason:
     """Record evictions and recalls."""
-    from ctx_pipeline.errors import Unavailable
+    from ctx_pipeline.errors import Corrupt, Unavailable
     from ctx_pipeline.lifecycle_sweep import record_evictions
 
     if not (Path(project.home) / "ctx.toml").is_file():
@@ -43,8 +43,9 @@ def evictions(context: dg.SensorEvaluationContext, project: ContextProjectResour
     try:
         with project.pipeline() as pipeline:
             sweep = record_evictions(pipeline, cursor=context.cursor or "")
-    except Unavailable as missing:
-        return dg.SkipReason(f"the published artifact cannot be read: {missing.stable_code}")
+    except (Corrupt, Unavailable) as problem:
+        # The cursor stays: the first tick after the mending goes on from there.
+        return dg.SkipReason(f"what is published cannot be read: {problem.message} ({problem.stable_code})")
     rest = "" if sweep.finished else "; the next tick goes on"
     note = f"{sweep.recorded} lifecycle events and {len(sweep.recalls)} recall notices recorded{rest}"
     if not sweep.recorded:

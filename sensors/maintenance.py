@@ -59,6 +59,8 @@ def _tidy(pipeline: Pipeline) -> Iterator[str]:
         yield f"{upkeep.artifacts} old artifacts removed"
     if upkeep.leftovers:
         yield f"{upkeep.leftovers} leftovers of dead builds removed"
+    if upkeep.problem:
+        yield f"artifacts were left alone: what is published cannot be read ({upkeep.problem})"
 
 
 def _prune(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> Iterator[str]:

@@ -13,6 +13,7 @@ import dagster as dg
 from ctx_pipeline.resources import ContextProjectResource, build_lock
 
 if TYPE_CHECKING:
+    from ctx_pipeline.index.artifact import Generation
     from ctx_pipeline.pipeline import Pipeline
 
 MINIMUM_INTERVAL_SECONDS = 30
@@ -28,7 +29,8 @@ MAX_ATTEMPTS = 3
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
         "Looks every 30 seconds whether the item store, the overlay (retired, quarantined, forgotten, revoked) or the "
-        "settings have moved past the published serving artifact, and then requests one run of the stages."
+        "settings have moved past the published serving artifact, or a file of it is gone, and then requests one run "
+        "of the stages."
     ),
 )
 def superseded_versions(
@@ -49,7 +51,7 @@ def _request(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> tuple[d
     if pipeline.store.max_seq() == 0:
         return None, "no source has been read yet"
     generation = pipeline.generation()
-    if generation == pipeline.built_generation():
+    if generation == _built(pipeline):
         return None, f"the artifact is up to date (generation {generation.name})"
     if _is_building(pipeline.home):
         return None, "a build is running"
@@ -60,6 +62,31 @@ def _request(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> tuple[d
         return None, f"{len(runs)} runs did not publish generation {generation.name}: see them in the run list"
     run_key = generation.name if not runs else f"{generation.name}:{len(runs) + 1}"
     return dg.RunRequest(run_key=run_key, tags={GENERATION_TAG: generation.name}), ""
+
+
+def _built(pipeline: Pipeline) -> Generation | None:
+    """Return what the newest build was made from; None where nothing that can be served is published."""
+    from ctx_pipeline.errors import Corrupt, Unavailable
+    from ctx_pipeline.index.artifact import read_pointer
+
+    try:
+        pointer = read_pointer(pipeline.layout)
+        if pointer is None or not _is_there(pipeline.layout.artifacts / pointer["artifact"], pinned="pin" in pointer):
+            return None
+        return pipeline.built_generation()
+    except (Corrupt, Unavailable):
+        return None
+
+
+def _is_there(directory: Path, *, pinned: bool) -> bool:
+    """Return whether an artifact has all its files; whether they are what was written is for its readers to say."""
+    from ctx_pipeline.index.artifact import LEXICAL, PARTS
+
+    if pinned:
+        # A build takes the place of a pinned artifact only when its folder is gone.
+        return directory.is_dir()
+    files = ("manifest.json", *(f"{name}.arrow" for name in PARTS), f"{LEXICAL}/meta.json")
+    return all((directory / name).is_file() for name in files)
 
 
 def _is_building(home: Path) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from ctx_pipeline.alerts import FILE, Alert, newest_alerts, raise_alert
+from ctx_pipeline.alerts import FILE, MAX_BYTES, Alert, newest_alerts, raise_alert
 from ctx_pipeline.config import load_config
+from ctx_pipeline.doctor import diagnose
 from ctx_pipeline.errors import ConfigError
 
 AT = datetime(2026, 11, 30, 9, tzinfo=UTC)
@@ -35,6 +38,54 @@ def test_the_file_of_alerts_does_not_grow_for_ever(tmp_path: Path, monkeypatch: 
         raise_alert(tmp_path, _alert(number))
         assert (tmp_path / ".ctx" / FILE).stat().st_size <= 1_000
     assert newest_alerts(tmp_path, 2) == (_alert(29), _alert(28))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({**_alert(9).as_json(), **wrong})
+        for wrong in (
+            {"at": "2026-11-30T09:00:00"},
+            {"at": "0001-01-01T00:00:00+14:00"},
+            {"at": 1},
+            {"run_id": 1},
+            {"job": None},
+            {"assets": "abc"},
+            {"assets": [1]},
+            {"code": "\ud800"},
+        )
+    ]
+    + ["[" * 100_000, "[]", "1", "昨天"],
+)
+def test_a_damaged_line_is_passed_over(tmp_path: Path, line: str) -> None:
+    raise_alert(tmp_path, _alert(1))
+    with (tmp_path / ".ctx" / FILE).open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    raise_alert(tmp_path, _alert(2))
+    assert newest_alerts(tmp_path) == (_alert(2), _alert(1))
+    assert (tmp_path / ".ctx" / FILE).read_bytes().count(b"\n") == 3
+
+
+def test_of_a_huge_file_that_is_no_text_the_end_is_read_and_kept(tmp_path: Path) -> None:
+    raise_alert(tmp_path, _alert(1))
+    path = tmp_path / ".ctx" / FILE
+    path.write_bytes(b"\xff" * 3 * MAX_BYTES + b"\n" + path.read_bytes())
+    assert newest_alerts(tmp_path) == (_alert(1),)
+    assert raise_alert(tmp_path, _alert(2))
+    assert path.stat().st_size <= MAX_BYTES
+    assert newest_alerts(tmp_path) == (_alert(2), _alert(1))
+
+
+def test_an_alert_that_cannot_be_written_hides_no_failure_and_is_told_by_the_doctor(tmp_path: Path) -> None:
+    (tmp_path / "ctx.toml").write_text('[project]\nname = "x"\n', encoding="utf-8")
+    (tmp_path / ".ctx" / FILE).mkdir(parents=True)
+    assert raise_alert(tmp_path, _alert(1))
+    assert newest_alerts(tmp_path) == ()
+    (found,) = [check for check in diagnose(tmp_path).checks if check.name == "alerts"]
+    assert (found.state, found.code) == ("warn", "unreadable")
+    shutil.rmtree(tmp_path / ".ctx")
+    (tmp_path / ".ctx").write_text("in the way", encoding="utf-8")
+    assert raise_alert(tmp_path, _alert(1))
 
 
 @pytest.mark.parametrize("url", ["http://example.com/secret-key", "ftp://example.com", "secret-key"])

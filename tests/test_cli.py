@@ -105,6 +105,14 @@ def commands() -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(commands())
 
 
+@pytest.mark.parametrize("flag", ["--since", "--limit"])
+def test_a_number_that_no_ledger_has_is_wrong_usage(home: Path, flag: str) -> None:
+    refused = ctx("items", "recalls", flag, "9" * 24, "--json", home=home)
+    assert (refused.exit_code, error_of(refused)["code"]) == (2, "usage")
+    assert flag in error_of(refused)["message"]
+    assert document(ctx("items", "recalls", "--since", str(2**63 - 1), "--json", home=home)) == []
+
+
 # --- help and documentation
 
 

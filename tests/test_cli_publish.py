@@ -11,6 +11,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from ctx_pipeline.cli import app
+from ctx_pipeline.index.history import roll_back
+from ctx_pipeline.pipeline import Pipeline
 from tests.artifacts import write_config
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -89,6 +91,46 @@ def test_a_changed_definition_is_shown_with_its_difference(home: Path):
     lines = result.stdout.splitlines()
     assert {"  -version: 1", "  +version: 2", "  -expression: sum(amount)", "  +expression: sum(net)"} <= set(lines)
     assert "Published; replaced: metric:registry/gmv@1" in result.stdout
+
+
+@pytest.mark.parametrize("content", ["", "# 稍后再写\n", "metrics: []\n", "a: 1\n"])
+def test_a_new_file_without_a_definition_is_refused_and_leaves_no_folder(home: Path, content: str):
+    ctx(home, home.parent / "gmv.yaml", "--no-build")
+    result = ctx(home, "-", "--as", "sales/new/x.yaml", "--no-build", stdin=content)
+    assert result.exit_code == 2, result.stdout
+    assert "error semantic/sales/new/x.yaml no_definitions" in result.stdout
+    (home.parent / "link.yaml").symlink_to(home / "ctx.toml")
+    assert ctx(home, home.parent / "link.yaml", "--no-build").exit_code == 2
+    assert [path.name for path in (home / "semantic").iterdir()] == ["gmv.yaml"]
+    emptied = ctx(home, "-", "--as", "gmv.yaml", "--no-build", "--json", stdin=content)
+    assert json.loads(emptied.stdout)["error"]["code"] == "removal_not_confirmed"
+    assert ctx(home, "-", "--as", "gmv.yaml", "--no-build", "--yes", stdin=content).exit_code == 0
+    assert ctx(home, "--check", home / "semantic" / "gmv.yaml").exit_code == 0
+
+
+def test_a_version_that_begins_later_is_said_to_count_from_then_and_may_be_taken_back(home: Path):
+    ctx(home, home.parent / "gmv.yaml", "--no-build")
+    later = {**GMV, "version": 2, "valid_from": "2999-01-01T00:00:00Z", "expression": "sum(net)"}
+    result = ctx(home, "-", "--as", "gmv.yaml", "--no-build", stdin=text(GMV, later))
+    assert "Published\nmetric:registry/gmv@1 counts until 2999-01-01 00:00:00Z" in result.stdout
+    assert "replaced" not in result.stdout
+    back = ctx(home, "--check", home.parent / "gmv.yaml")
+    assert "taken back  metric:registry/gmv  2     1" in back.stdout
+    assert "0 removed, 1 taken back" in back.stdout
+
+
+def test_what_is_published_under_a_pinned_index_is_told_with_the_way_out(home: Path):
+    ctx(home, home.parent / "gmv.yaml")
+    with Pipeline(home) as pipeline:
+        artifact = json.loads(pipeline.layout.pointer.read_text(encoding="utf-8"))["content_hash"]
+        now = pipeline.clock()
+        roll_back(pipeline.layout, pipeline.generation(), pipeline.store, at=now, artifact=artifact)
+    changed = {**GMV, "version": 2, "expression": "sum(net)"}
+    result = ctx(home, "-", "--as", "gmv.yaml", stdin=text(changed))
+    assert result.exit_code == 0, result.stderr
+    assert "nothing new is served: the index is pinned" in result.stdout
+    assert "ctx index unpin" in result.stdout
+    assert "None" not in result.stdout
 
 
 def test_the_hook_runs_a_command_that_there_is(home: Path):

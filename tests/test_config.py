@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -224,6 +224,16 @@ def test_an_invalid_value_names_its_line_its_key_and_what_is_accepted(
     assert error.where == f"ctx.toml:{line}"
     assert key in error.message
     assert accepted in error.message
+
+
+@pytest.mark.parametrize("value", ['"yesterday"', '"昨天"', '"20261130"', "2026-11-30T09:00:00Z", "1", '"2026-13-45"'])
+def test_what_is_no_day_is_refused_with_how_to_write_one(load: Load, value: str):
+    error = _refusal(load, f"[usage]\nsince = {value}\n")
+    assert (error.stable_code, error.where) == ("invalid_value", "ctx.toml:2")
+    assert error.message == "'usage.since': should be a day"
+    assert "2026-11-30" in error.fix
+    for right in ('"2026-11-30"', "2026-11-30"):
+        assert load(f"[usage]\nsince = {right}\n").config.usage.since == date(2026, 11, 30)
 
 
 def test_several_mistakes_are_reported_at_once(load: Load):

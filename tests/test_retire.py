@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ctx_pipeline.cli import app
 from ctx_pipeline.contracts import FileCode, SourceReport
 from ctx_pipeline.errors import InvalidRequest, NotFound
 from ctx_pipeline.retirement import restore_item, retire_item, retire_source
@@ -42,6 +45,21 @@ def confirm(home: Home, name: str = "docs", *, confirmed: bool = True) -> int:
 def steps(home: Home, item_id: str) -> list[tuple[str, str]]:
     with open_pipeline(home.folder) as pipeline:
         return [(event.to_state.value, event.actor) for event in pipeline.ledger.events_for("acme", item_id)]
+
+
+def test_the_way_back_is_a_command_that_takes_back_what_was_retired(tmp_path: Path):
+    home = make_home(tmp_path, pages=1)
+    runner = CliRunner()
+    with open_pipeline(home.folder) as pipeline:
+        (version,) = pipeline.store.scan_keys().column("version").to_pylist()
+    flags = ["--version", version, "--tenant", "acme", "--reason", "错", "--home", str(tmp_path)]
+    done = runner.invoke(app, ["retire", REFUNDS, *flags])
+    assert done.exit_code == 0, done.stderr
+    assert not home.shown("refund")
+    back = shlex.split(done.stdout.splitlines()[-1])
+    assert back[:6] == ["ctx", "retire", "--undo", REFUNDS, "--version", version]
+    assert runner.invoke(app, back[1:]).exit_code == 0
+    assert len(home.shown("refund")) == 1
 
 
 @pytest.mark.parametrize(("lost", "share"), [(2, 0.5), (3, 0.75), (4, 1.0)])

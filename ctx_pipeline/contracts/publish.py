@@ -129,6 +129,8 @@ class PublishReport(Contract):
     """Definitions that are as they were."""
     superseded: tuple[str, ...] = ()
     """`item@version` of what was replaced: no process shows it any more, or from when its successor begins."""
+    superseded_from: tuple[UtcDatetime, ...] = ()
+    """From when each of `superseded` no longer counts, in the same order."""
     build: BuildReport | None = None
     """None when nothing was built; `note` says why."""
     note: str = ""

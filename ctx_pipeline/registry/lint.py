@@ -40,6 +40,8 @@ class Proposal:
     files: Sequence[SourceFile]
     published: frozenset[str]
     """Paths of the files that are published; errors elsewhere are warnings."""
+    created: frozenset[str]
+    """Paths of those that the registry does not have yet."""
     record: Record
     tenants: Collection[str]
     """Tenants that the project knows."""
@@ -112,7 +114,8 @@ def _file_findings(proposal: Proposal) -> Iterator[DefinitionFinding]:
             repeated = file.status is FileStatus.SKIPPED and "elsewhere" in (file.reason or "")
             if not repeated:
                 yield DefinitionFinding(
-                    severity="warning",
+                    # What replaces a file with definitions removes them, which a person confirms.
+                    severity="error" if file.path in proposal.created else "warning",
                     code=DefinitionCode.NO_DEFINITIONS,
                     path=file.path,
                     message=file.reason or "the file has no definitions",

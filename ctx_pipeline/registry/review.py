@@ -120,6 +120,7 @@ def review(
         errors=(*batch.errors, *changes.errors),
         files=batch.files,
         published=frozenset(paths | {source.path or "", source.name}),
+        created=frozenset(target.shown for target in targets or () if target.before is None),
         record=record,
         tenants=_tenants(config, record),
         now=now,

@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from ctx_pipeline.backfill import build_partitions
+from ctx_pipeline.backfill import MAX_PARTITIONS, build_partitions, partitions_in_range
 from ctx_pipeline.builder import build, open_instance
 from ctx_pipeline.errors import InvalidRequest, Unavailable
 from ctx_pipeline.exposure import day_file
@@ -95,17 +95,50 @@ def test_progress_names_each_partition(home: Path, capfd: pytest.CaptureFixture[
     )
 
 
+WRONG = {
+    "2026-10-01..2026-10-31": "no finished day lies in the range",
+    "2999-01-01": "no finished day lies in the range",
+    "昨天": "'昨天' is not a day",
+    "a..b": "'a' is not a day",
+    "2026-13-45": "'2026-13-45' is not a day",
+    "20261101": "'20261101' is not a day",
+    "2026-11-05..2026-11-01": "ends before it begins",
+    "2026-12-31..2026-01-01": "ends before it begins",
+    "2026-11-01..2026-11-02..2026-11-03": "3 partitions are named",
+    "2026-11-01..": "one end of the range is missing",
+    "..": "no partition is named",
+    "": "no partition is named",
+    "x" * 100_000: "x…. is not a day",
+}
+
+
 def test_a_range_may_reach_beyond_what_there_is_and_one_that_misses_it_is_refused(home: Path) -> None:
     assert build_partitions(home, "2026-10-30..2026-11-01", progress=False).assets[0].built == ("2026-11-01",)
-    for wrong in ("2026-10-01..2026-10-31", "yesterday", "2026-11-05..2026-11-01", ""):
-        with pytest.raises(InvalidRequest, match="2026-11-01") as refused:
-            build_partitions(home, wrong, progress=False)
+    days = [f"2026-11-{day:02}" for day in range(1, 30)]
+    for wrong, message in WRONG.items():
+        with pytest.raises(InvalidRequest, match=message.replace("'", ".")) as refused:
+            partitions_in_range(days, wrong, "usage/daily_exposure")
         assert refused.value.stable_code == "invalid_partitions"
+        assert "2026-" in refused.value.fix
+        assert len(str(refused.value)) < 300
+    with pytest.raises(InvalidRequest, match="no finished day") as refused:
+        build_partitions(home, "2026-10-01", progress=False)
+    assert "usage/daily_exposure has 2026-11-01.." in refused.value.fix
     with pytest.raises(InvalidRequest, match="usage/daily_exposure") as refused:
         build_partitions(home, "2026-11-01", "stages/ranked_items", progress=False)
     assert refused.value.stable_code == "invalid_selection"
     with pytest.raises(InvalidRequest, match="--partitions"):
         build(home, "usage/daily_exposure", progress=False)
+
+
+def test_a_huge_range_is_what_there_is_of_it_and_bounded() -> None:
+    start = date(2000, 1, 1)
+    days = [(start + timedelta(days=number)).isoformat() for number in range(MAX_PARTITIONS + 1)]
+    with pytest.raises(InvalidRequest, match="3661 partitions") as refused:
+        partitions_in_range(days, "0001-01-01..9999-12-31", "x")
+    part = refused.value.fix.split(" ")
+    assert partitions_in_range(days, f"{part[6]}..{part[8]}", "x") == days[:-1]
+    assert partitions_in_range(days[:5], "0001-01-01..9999-12-31", "x") == days[:5]
 
 
 def test_two_backfills_do_not_run_at_once(home: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import dagster as dg
+import pytest
 
 from ctx_pipeline import ContextRequest, Task
 from ctx_pipeline.contracts import Lifecycle, LifecycleEvent
+from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.resources import ContextProjectResource
 from ctx_pipeline.sensors.evictions import evictions
 from tests.artifacts import ANA, NOW, append_overlay, make_item, make_project, open_pipeline, open_project, overlay
@@ -64,3 +67,17 @@ def test_before_the_first_build_there_is_nothing_to_look_at(tmp_path: Path) -> N
     result = _tick(tmp_path)
     assert isinstance(result, dg.SensorResult)
     assert result.asset_events == []
+
+
+@pytest.mark.parametrize("damage", ["pointer", "part"])
+def test_a_damaged_artifact_is_a_reason_to_skip_and_not_a_failed_tick(tmp_path: Path, damage: str) -> None:
+    home = make_project(tmp_path, [make_item("refunds", "退款")])
+    pointer = Layout(home).pointer
+    if damage == "pointer":
+        pointer.write_text("{}", encoding="utf-8")
+    else:
+        part = Layout(home).artifacts / json.loads(pointer.read_text())["artifact"] / "filtered.arrow"
+        part.write_bytes(part.read_bytes()[:100])
+    skipped = _tick(home)
+    assert isinstance(skipped, dg.SkipReason)
+    assert "(corrupt)" in str(skipped.skip_message)

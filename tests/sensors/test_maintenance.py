@@ -128,3 +128,20 @@ def test_a_partition_keeps_the_run_that_built_it(home: Path) -> None:
     build(home, select="sources/handbook", progress=False)
     report = build_partitions(home, "2026-11-01..2026-11-04", progress=False)
     assert (report.assets[0].built, report.assets[0].skipped) == (("2026-11-04",), 3)
+
+
+@pytest.mark.parametrize("content", ["", "{}"])
+def test_an_unreadable_pointer_keeps_artifacts_and_stops_nothing_else(
+    home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    monkeypatch.setattr("ctx_pipeline.maintenance.MAX_FRAGMENTS", 1)
+    with (home / "ctx.toml").open("a", encoding="utf-8") as config:
+        config.write('[retention]\nsnapshots = "180d"\n')
+    with Pipeline(home) as pipeline:
+        old = _snapshot("snap_0", datetime.now(UTC) - timedelta(days=181))
+        pipeline.ledger.submit_snapshot(old, durable=True)
+        pipeline.layout.derived.mkdir(parents=True, exist_ok=True)
+        pipeline.layout.pointer.write_text(content, encoding="utf-8")
+    done = _tick(home, instance)
+    assert "2 fragments of the store merged; artifacts were left alone" in done
+    assert "1 snapshots past their time deleted" in done
