@@ -139,9 +139,7 @@ def publish(
             if found.removed and not yes:
                 raise _unconfirmed(found)
             replaced = _write(pipeline, registry, targets, found, now)
-        superseded = tuple(f"{entry.item_id}@{entry.version}" for entry in replaced)
-        ends = tuple(entry.effective_at for entry in replaced)
-        report = report.model_copy(update={"published": True, "superseded": superseded, "superseded_from": ends})
+        report = _live(report, replaced)
         behind = _is_behind(pipeline)
     return _with_build(report, pipeline.home, wanted=build, behind=behind, progress=progress)
 
@@ -188,6 +186,16 @@ def _write(
     entries = list(_supersessions(versions, patches, _absorbed(pipeline), now))
     pipeline.ledger.append_overlay(entries)
     return entries
+
+
+def _live(report: PublishReport, replaced: Sequence[OverlayEntry]) -> PublishReport:
+    return report.model_copy(
+        update={
+            "published": True,
+            "superseded": tuple(f"{entry.item_id}@{entry.version}" for entry in replaced),
+            "superseded_from": tuple(entry.effective_at for entry in replaced),
+        }
+    )
 
 
 def _absorbed(pipeline: Pipeline) -> int:
