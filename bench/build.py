@@ -31,7 +31,8 @@ STAGES = (
     "assembled_items",
 )
 SECTIONS = 5
-"""Sections, each an item, of one document."""
+ITEMS_PER_DOCUMENT = 4
+"""What the sections of a document come to: short ones share an item."""
 MEMORIES = 500
 """Memories, each an item, of one file."""
 EDITED_SHARE = 0.01
@@ -84,7 +85,7 @@ def write_memories(home: Path, number: int, edited: frozenset[int] = frozenset()
 
 def write_project(home: Path, items: int) -> tuple[int, int]:
     """Write a project: seven tenths of the items in documents, the rest memories. Returns how many files of each."""
-    documents, memories = round(items * 0.7 / SECTIONS), round(items * 0.3 / MEMORIES)
+    documents, memories = round(items * 0.7 / ITEMS_PER_DOCUMENT), round(items * 0.3 / MEMORIES)
     home.mkdir(parents=True, exist_ok=True)
     (home / "ctx.toml").write_text(
         '[project]\nname = "bench"\ntenant = "acme"\ndefault_model = "gpt-5"\n'
@@ -106,6 +107,12 @@ def edit_project(home: Path, documents: int, memories: int) -> None:
     edited = frozenset(range(0, MEMORIES, round(1 / EDITED_SHARE)))
     for number in range(memories):
         write_memories(home, number, edited)
+
+
+def count_items(home: Path) -> int:
+    """Return how many items the sources have."""
+    with Pipeline(home) as pipeline:
+        return sum(source.items for source in pipeline.ledger.sources().values())
 
 
 def build(home: Path) -> tuple[dict[str, tuple[float, float]], int, str]:
@@ -137,6 +144,7 @@ def main() -> None:
         part, changed, artifact = build(home)
         shutil.rmtree(home / ".ctx" / "derived")
         again, _, rebuilt = build(home)
+        items = count_items(home)
     print(f"{'step':28} {'full wall':>10} {'cpu':>8} {'1 % wall':>10} {'cpu':>8} {'ratio':>7} {'rebuild':>8}")
     for name in full:
         ratio = part[name][0] / full[name][0]
@@ -145,7 +153,9 @@ def main() -> None:
     walls = [sum(seconds for seconds, _ in run.values()) for run in (full, part)]
     cpus = [sum(seconds for _, seconds in run.values()) for run in (full, part)]
     print(f"{'all':28} {walls[0]:10.2f} {cpus[0]:8.2f} {walls[1]:10.2f} {cpus[1]:8.2f} {walls[1] / walls[0]:7.3f}")
-    print(f"embedded {embedded} then {changed}; same artifact as from the record alone: {artifact == rebuilt}")
+    print(
+        f"{items} items, embedded {embedded} then {changed}; same artifact as from the record alone: {artifact == rebuilt}"
+    )
     print(f"peak RSS {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 

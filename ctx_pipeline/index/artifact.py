@@ -303,7 +303,7 @@ def prune_artifacts(layout: Layout, keep: int) -> int:
     Readers keep the files they have opened. Call it holding the build lock.
     """
     pointer = read_pointer(layout)
-    if pointer is None:
+    if pointer is None or not layout.artifacts.is_dir():
         return 0
     before = sum(1 for path in layout.artifacts.iterdir() if not path.name.startswith("."))
     (layout.derived / "staging").mkdir(exist_ok=True)
@@ -319,6 +319,9 @@ def read_pointer(layout: Layout) -> dict[str, Any] | None:
         str(pointer["artifact"] + pointer["content_hash"])
         if "pin" in pointer:
             str(pointer["pin"]["since"] + pointer["pin"]["reason"])
+            if (latest := pointer["pin"].get("latest")) is not None:
+                Generation(**latest["generation"])
+                str(latest["artifact"] + latest["content_hash"])
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, LookupError) as cause:

@@ -105,6 +105,8 @@ class ArtifactReader:
             raise Corrupt(
                 "the serving artifact has no readable manifest", where=directory.name, fix="run `ctx build`"
             ) from cause
+        if not _MANIFEST_KEYS.issubset(self.manifest):
+            raise Corrupt("the serving artifact's manifest is not whole", where=directory.name, fix="run `ctx build`")
         if self.manifest["format"] != FORMAT_VERSION:
             raise Unavailable(
                 f"the serving artifact has format {self.manifest['format']}, this version reads {FORMAT_VERSION}",
@@ -252,6 +254,9 @@ class ArtifactReader:
         """Return the tenant's rows with a `when_to_load` code."""
         first, last = self.tenants.get(tenant, (0, 0))
         return np.flatnonzero(self.when[first:last] == code) + first
+
+
+_MANIFEST_KEYS = frozenset({"format", "parts", "content_hash", "generation", "tenants", "sources", "encodings"})
 
 
 def _check_parts(directory: Path, digests: dict[str, str]) -> None:

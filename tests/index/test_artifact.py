@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -161,3 +162,21 @@ def test_what_is_retired_while_a_build_runs_is_out_at_once_and_the_build_ends_we
         shown = {item.item_id for item in project.assemble(ASK, at=NOW).items}
     assert "document:handbook/c" in shown
     assert "document:handbook/b" not in shown
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", "", '{"format": 4}'])
+def test_a_manifest_that_is_not_whole_is_refused_by_name(tmp_path: Path, manifest: str):
+    home = make_project(tmp_path, [make_item("a", "refund")])
+    (directory,) = (home / ".ctx" / "derived" / "artifacts").iterdir()
+    (directory / "manifest.json").write_text(manifest, encoding="utf-8")
+    with open_project(home) as project, pytest.raises(Corrupt):
+        project.assemble(ASK, at=NOW)
+
+
+@pytest.mark.parametrize("pin", [{"since": "x"}, {"since": "x", "reason": "y", "latest": {"artifact": "z"}}])
+def test_a_damaged_pin_is_refused_by_name(tmp_path: Path, pin: dict[str, object]):
+    layout = Layout(make_project(tmp_path, [make_item("a", "refund")]))
+    pointer = json.loads(layout.pointer.read_text(encoding="utf-8"))
+    layout.pointer.write_text(json.dumps({**pointer, "pin": pin}), encoding="utf-8")
+    with pytest.raises(Corrupt):
+        read_pointer(layout)
