@@ -38,6 +38,7 @@ from ctx_pipeline.inspection import (
 from ctx_pipeline.pipeline import open_ledger
 from ctx_pipeline.profiles import model_profile
 from ctx_pipeline.records import SnapshotReader
+from ctx_pipeline.security.policy_service import policy_guard
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.status import ProjectStatus, project_status
 from ctx_pipeline.text import canonical_json, repair_json
@@ -101,7 +102,10 @@ class ContextProject:
         from ctx_pipeline.index.reader import ServingIndex
 
         return ServingIndex(
-            self.home, overlay_sequence=self.ledger.overlay_sequence, overlay_since=self.ledger.overlay_since
+            self.home,
+            overlay_sequence=self.ledger.overlay_sequence,
+            overlay_since=self.ledger.overlay_since,
+            guard=policy_guard(self.config.policy_service, self.home),
         )
 
     @cached_property
