@@ -23,7 +23,16 @@ from pydantic import (
     model_validator,
 )
 
-from ctx_pipeline.contracts import ContextPolicy, Identity, ModelProfile, Sensitivity, SourceKind, Trust, WhenToLoad
+from ctx_pipeline.contracts import (
+    ContextPolicy,
+    Identity,
+    ModelProfile,
+    PolicyRule,
+    Sensitivity,
+    SourceKind,
+    Trust,
+    WhenToLoad,
+)
 from ctx_pipeline.contracts.base import Text
 from ctx_pipeline.errors import ConfigError, InvalidRequest
 from ctx_pipeline.policy_layers import unknown_names, with_policy_files
@@ -38,6 +47,7 @@ from ctx_pipeline.settings_layers import (
     read_flags,
     read_toml,
 )
+from ctx_pipeline.text import canonical_json
 
 CONFIG_NAME = "ctx.toml"
 
@@ -369,9 +379,10 @@ class LoadedConfig:
             raise ConfigError(f"unknown key {key!r}", fix=f"did you mean {near!r}?" if near else "", code="unknown_key")
         return rows[key]
 
-    def place(self, path: tuple[str | int, ...]) -> str | None:
-        """Return where a key, or what is nearest to it, was written, for example `ctx.toml:4`; None: nowhere."""
-        return self._layer.origin(path)
+    @property
+    def layer(self) -> Layer:
+        """The values as they were written, and where."""
+        return self._layer
 
     def _origin(self, path: tuple[str | int, ...]) -> str:
         origins = self._layer.origins
@@ -404,10 +415,10 @@ def _shown(value: Any) -> str:
             return str(value).lower()
         case timedelta():
             return _seconds(value)
-        case Freshness():
-            return f"warn {_seconds(value.warn)}, fail {_seconds(value.fail)}"
         case tuple():
             return ", ".join(_shown(entry) for entry in cast("tuple[Any, ...]", value)) or "none"
+        case BaseModel():
+            return _shown_model(value)
         case dict():
             return ", ".join(f"{key} {_shown(entry)}" for key, entry in cast("dict[str, Any]", value).items())
         case SecretStr():
@@ -416,6 +427,16 @@ def _shown(value: Any) -> str:
             return mask_url(str(value))
         case _:
             return str(value)
+
+
+def _shown_model(value: BaseModel) -> str:
+    match value:
+        case Freshness():
+            return f"warn {_seconds(value.warn)}, fail {_seconds(value.fail)}"
+        case PolicyRule():
+            return value.label
+        case _:
+            return canonical_json(value.model_dump(mode="json", exclude_none=True))
 
 
 def _seconds(value: timedelta) -> str:

@@ -126,19 +126,21 @@ def serve(
         if not candidate.selected:
             candidate.excluded = Exclusion.OVER_BUDGET
             candidate.counterfactual = purse.lacking(candidate)
-    sections = tuple(
-        SectionBudget(section=name, planned=planned.get(name, 0), used=purse.used_by.get(name, 0))
-        for name in policy.shares
-    )
-    report = BudgetReport(
+    return Budgeted(list(candidates), _report(limits, planned, purse))
+
+
+def _report(limits: Limits, planned: Mapping[str, int], purse: _Purse) -> BudgetReport:
+    return BudgetReport(
         hard_limit=limits.hard_limit,
         usable=limits.usable,
         soft_target=limits.soft_target,
         output_reserve=limits.output_reserve,
         headroom=limits.headroom,
-        sections=sections,
+        sections=tuple(
+            SectionBudget(section=name, planned=tokens, used=purse.used_by.get(name, 0))
+            for name, tokens in planned.items()
+        ),
     )
-    return Budgeted(list(candidates), report)
 
 
 @dataclass(slots=True)
