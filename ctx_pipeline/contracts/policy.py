@@ -165,11 +165,17 @@ class SourceScope(Contract):
     """Who may see what a source holds, where its entry in `ctx.toml` does not say so."""
 
     tenant: Name | None = None
+    """The one tenant."""
     principals: tuple[Name, ...] | None = None
+    """Single principals."""
     groups: tuple[Name, ...] | None = None
+    """Groups; `"*"` is every principal of the tenant."""
     environment: Name | None = None
+    """The one environment it is for."""
     task_types: tuple[Name, ...] | None = None
+    """The task types or purposes it is for."""
     agent_visibility: tuple[Name, ...] | None = None
+    """The agent roles that may see it."""
 
 
 class SourcePolicy(Contract):

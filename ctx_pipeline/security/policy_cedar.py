@@ -110,6 +110,9 @@ class CedarService:
         allowed = tuple(result.allowed and not result.diagnostics.errors for result in results)
         return Decisions(allowed, parsed.version)
 
+    def close(self) -> None:
+        """Do nothing: only memory is held."""
+
     def _current(self) -> _Parsed:
         files = _read(self._path)
         with self._lock:

@@ -73,6 +73,10 @@ class PolicyService(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Release what is held. Idempotent."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
@@ -93,6 +97,10 @@ class PolicyGuard:
         self._monotonic = monotonic
         self._known: OrderedDict[tuple[Viewer, ScopeLabel, str], tuple[bool, float]] = OrderedDict()
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Release what the service holds. Idempotent."""
+        self._service.close()
 
     def narrow(self, labels: Sequence[ScopeLabel], viewer: Viewer, codes: Codes) -> Narrowed:
         """Return `codes` with what the service denies as `not_permitted`. What they deny already is not asked about."""
