@@ -21,7 +21,7 @@ NamedPolicy = "A file, the name of a profile, 'default', or 'current' for the pr
 
 @command(policy_app, "policy", example="ctx policy show --phase edit\nctx policy lint policies/team.toml", group=True)
 def policy(run: Run) -> None:
-    """Look at how packs are made: check a policy, see it in one case, compare two.
+    """Look at how packs are made: check, show and compare policies.
 
     Without a command, show the project's policy where nothing special is asked.
     """
@@ -106,7 +106,7 @@ def lint_view(found: PolicyLint) -> list[Block]:
             lines.append(f"    fix: {cell(finding.fix)}")
     warnings = len(found.findings) - found.errors
     named = cell(found.policy) + (f" ({cell(found.policy_version)})" if found.policy_version else "")
-    counts = f"Policy {named}: {found.errors} errors, {warnings} warnings"
+    counts = f"Policy {named}: {_counted(found.errors, 'error')}, {_counted(warnings, 'warning')}"
     shown: list[Block] = [Words("\n".join(["Findings", *lines]), "red" if found.errors else "yellow")] if lines else []
     return [*shown, Words(counts)]
 
@@ -141,6 +141,10 @@ def diff_view(found: PolicyDiff) -> list[Block]:
     if found.truncated:
         blocks.append(Words("The rules name more combinations than are compared", "yellow"))
     return blocks
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _case(case: dict[str, str]) -> str:

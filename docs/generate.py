@@ -306,8 +306,6 @@ _ANCHORS = {
 """Where the configuration page shows a table within a table."""
 
 
-
-
 def _config_default(model: type[BaseModel], key: str, info: FieldInfo) -> str:
     if model is config.SourceConfig and key == "authority":
         return "[by kind](#kinds-of-sources)"
