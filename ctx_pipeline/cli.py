@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ctx_pipeline import cli_context, cli_operate
+from ctx_pipeline import cli_policy as cli_policy
 from ctx_pipeline import cli_publish as cli_publish
 from ctx_pipeline.cli_run import Run, app, command, speak_utf8
 

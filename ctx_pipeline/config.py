@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -23,10 +23,19 @@ from pydantic import (
     model_validator,
 )
 
-from ctx_pipeline.contracts import ContextPolicy, Identity, ModelProfile, Sensitivity, SourceKind, Trust, WhenToLoad
+from ctx_pipeline.contracts import (
+    ContextPolicy,
+    Identity,
+    ModelProfile,
+    PolicyRule,
+    Sensitivity,
+    SourceKind,
+    Trust,
+    WhenToLoad,
+)
 from ctx_pipeline.contracts.base import Text
-from ctx_pipeline.contracts.policy import DEFAULT_SHARES
 from ctx_pipeline.errors import ConfigError, InvalidRequest
+from ctx_pipeline.policy_layers import unknown_names, with_policy_files
 from ctx_pipeline.settings_layers import (
     Layer,
     Problem,
@@ -39,6 +48,7 @@ from ctx_pipeline.settings_layers import (
     read_flags,
     read_toml,
 )
+from ctx_pipeline.text import canonical_json
 
 CONFIG_NAME = "ctx.toml"
 
@@ -118,7 +128,12 @@ Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 def _webhook(value: SecretStr) -> SecretStr:
-    parts = urlsplit(value.get_secret_value())
+    _https_or_own(value.get_secret_value())
+    return value
+
+
+def _https_or_own(value: str) -> str:
+    parts = urlsplit(value)
     if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK)):
         raise ValueError("should be an https:// address, or http:// of this machine")
     return value
@@ -267,10 +282,39 @@ class UsageSection(Section):
 
 
 class PolicySection(ContextPolicy):
-    """`[policy]`: fields of the context policy that differ from the default, or from the file at `path`."""
+    """`[policy]`: fields of the context policy that differ from the default, from the profile, or from the file."""
 
+    profile: Annotated[str, Field(min_length=1)] | None = None
+    """Shipped policy to begin with: `coding`, `data`, `support` or `research`. What a file or this table says wins."""
     path: Annotated[str, Field(min_length=1)] | None = None
     """TOML file of policy fields, relative to `ctx.toml`; keys given here win over it."""
+
+
+class PolicyServiceSection(Section):
+    """`[policy_service]`: who decides about permission besides the built-in rules. It can only take away."""
+
+    kind: Literal["builtin", "cedar", "http"] = "builtin"
+    """`builtin`: nobody; `cedar`: Cedar policies in `path`; `http`: a service at `url`."""
+    path: Annotated[str, Field(min_length=1)] | None = None
+    """File or folder of `.cedar` policies, relative to `ctx.toml`."""
+    url: Annotated[str, AfterValidator(_https_or_own)] | None = None
+    """Address that is asked; https, or http of this machine."""
+    token: SecretStr | None = None
+    """Sent as a bearer token."""
+    timeout_ms: Annotated[int, Field(ge=1, le=60_000)] = 500
+    """Longest wait for an answer, in milliseconds; after it everything is denied."""
+    mode: Literal["strict", "cached"] = "strict"
+    """`strict`: every call asks; `cached`: an answer holds for `cache_seconds`."""
+    cache_seconds: Annotated[int, Field(ge=1, le=10)] = 10
+    """How long a revoked grant may go on in `cached` mode."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> PolicyServiceSection:
+        if self.kind == "cedar" and self.path is None:
+            raise ValueError("kind 'cedar' needs path")
+        if self.kind == "http" and self.url is None:
+            raise ValueError("kind 'http' needs url")
+        return self
 
 
 class ProjectConfig(Section):
@@ -281,6 +325,7 @@ class ProjectConfig(Section):
     embedder: EmbedderSection = EmbedderSection()
     sources: tuple[SourceConfig, ...] = ()
     policy: PolicySection = PolicySection()
+    policy_service: PolicyServiceSection = PolicyServiceSection()
     engine: EngineSection = EngineSection()
     ledger: LedgerSection = LedgerSection()
     dagster: DagsterSection = DagsterSection()
@@ -301,7 +346,7 @@ class ProjectConfig(Section):
 
     def policy_contract(self) -> ContextPolicy:
         """Return the policy that packs are made by."""
-        return ContextPolicy.model_validate(self.policy.model_dump(exclude={"path"}))
+        return ContextPolicy.model_validate(self.policy.model_dump(exclude={"path", "profile"}))
 
 
 class SettingRow(NamedTuple):
@@ -348,6 +393,11 @@ class LoadedConfig:
             raise ConfigError(f"unknown key {key!r}", fix=f"did you mean {near!r}?" if near else "", code="unknown_key")
         return rows[key]
 
+    @property
+    def layer(self) -> Layer:
+        """The values as they were written, and where."""
+        return self._layer
+
     def _origin(self, path: tuple[str | int, ...]) -> str:
         origins = self._layer.origins
         inside = (origin for key, origin in origins.items() if key[: len(path)] == path)
@@ -379,10 +429,10 @@ def _shown(value: Any) -> str:
             return str(value).lower()
         case timedelta():
             return _seconds(value)
-        case Freshness():
-            return f"warn {_seconds(value.warn)}, fail {_seconds(value.fail)}"
         case tuple():
             return ", ".join(_shown(entry) for entry in cast("tuple[Any, ...]", value)) or "none"
+        case BaseModel():
+            return _shown_model(value)
         case dict():
             return ", ".join(f"{key} {_shown(entry)}" for key, entry in cast("dict[str, Any]", value).items())
         case SecretStr():
@@ -391,6 +441,16 @@ def _shown(value: Any) -> str:
             return mask_url(str(value))
         case _:
             return str(value)
+
+
+def _shown_model(value: BaseModel) -> str:
+    match value:
+        case Freshness():
+            return f"warn {_seconds(value.warn)}, fail {_seconds(value.fail)}"
+        case PolicyRule():
+            return value.label
+        case _:
+            return canonical_json(value.model_dump(mode="json", exclude_none=True))
 
 
 def _seconds(value: timedelta) -> str:
@@ -433,7 +493,7 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
         )
     layer = read_toml(path, label=CONFIG_NAME)
     layer = read_environ(ProjectConfig).over(layer)
-    layer = _with_policy_file(read_flags(overrides).over(layer), home)
+    layer = with_policy_files(read_flags(overrides).over(layer), home)
     try:
         config = ProjectConfig.model_validate(layer.values)
     except ValidationError as invalid:
@@ -442,18 +502,6 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
         raise
     raise_problems([*_duplicates(config, layer), *_contradictions(config, layer)])
     return LoadedConfig(config, home, layer)
-
-
-def _with_policy_file(layer: Layer, home: Path) -> Layer:
-    policy = layer.values.get("policy")
-    if not isinstance(policy, dict):
-        return layer
-    named = cast("dict[str, Any]", policy).get("path")
-    if isinstance(named, str) and named:
-        layer = layer.over(read_toml(home / named, label=named, under=("policy",)))
-    shares = layer.values["policy"].get("shares")
-    # Shares that are not named keep their default; a misspelt one must not pass as a new section.
-    return layer.over(Layer({"policy": {"shares": dict(DEFAULT_SHARES)}})) if isinstance(shares, dict) else layer
 
 
 def _duplicates(config: ProjectConfig, layer: Layer) -> list[Problem]:
@@ -478,11 +526,7 @@ def _contradictions(config: ProjectConfig, layer: Layer) -> list[Problem]:
     if config.identity and not (config.identity.tenant or config.project.tenant):
         where = layer.origin(("identity",)) or CONFIG_NAME
         found.append(Problem(where, "'identity.tenant' is missing and the project has none", "add tenant"))
-    for section in sorted(set(config.policy.shares) - set(DEFAULT_SHARES)):
-        where = layer.origin(("policy", "shares", section)) or CONFIG_NAME
-        near = nearest(section, list(DEFAULT_SHARES))
-        fix = f"did you mean {near!r}?" if near else f"sections: {', '.join(DEFAULT_SHARES)}"
-        found.append(Problem(where, f"unknown key 'policy.shares.{section}'", fix, "unknown_key"))
+    found += unknown_names(config.policy, [source.name for source in config.sources], layer)
     try:
         profiles = [model_profile(config.project.default_model, config.models), *config.models]
     except InvalidRequest as unknown:

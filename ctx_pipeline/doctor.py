@@ -89,6 +89,8 @@ def diagnose(home: Path) -> Diagnosis:
             checks.append(_checked(name, lambda check=check: check(loaded[0])))
         else:
             checks.append(Check(name, "warn", "not checked, because the settings do not load"))
+    if loaded and loaded[0].config.policy_service.kind != "builtin":
+        checks.append(_checked("policy service", lambda: _policy_service(loaded[0])))
     return Diagnosis(str(home), tuple(checks))
 
 
@@ -101,6 +103,32 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
     except OSError as error:
         message = f"the system refused: {error.strerror or type(error).__name__}"
         return Check(name, "fail", message, "check the folder and its rights", "unreadable", Unavailable.exit_code)
+
+
+def _policy_service(loaded: LoadedConfig) -> Check:
+    """Ask about a label that the command line's identity may see; any valid answer is a good one."""
+    from ctx_pipeline.contracts import Identity
+    from ctx_pipeline.security.policy_service import policy_guard
+    from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel, Viewer, label_codes
+
+    config = loaded.config
+    who = config.identity_contract() or Identity(principal="doctor", tenant=config.project.tenant or "doctor")
+    viewer = Viewer.of(who)
+    label = ScopeLabel(viewer.tenant, (), (EVERYONE,), "public", None, (), (), "system_trusted")
+    guard = policy_guard(config.policy_service, loaded.home)
+    assert guard is not None, "this check runs only where a service is named"
+    try:
+        decision = guard.narrow([label], viewer, label_codes([label], viewer)).decision
+    finally:
+        guard.close()
+    if decision.failure is not None:
+        raise Unavailable(
+            f"the policy service gives no valid answer ({decision.failure}), so nothing is shown to anybody",
+            where="[policy_service]",
+            fix="see docs/how-to/use-a-policy-service.md for what each word means",
+            code="policy_service_failed",
+        )
+    return Check("policy service", "ok", f"{decision.service} answers, policy {decision.policy_version}")
 
 
 def _python() -> Check:

@@ -18,11 +18,14 @@ from ctx_pipeline.contracts import (
     ContextPack,
     ContextPolicy,
     ContextRequest,
+    EffectivePolicy,
     GateCheck,
     Identity,
     ModelProfile,
     PackSection,
     PackWarning,
+    PolicyDecision,
+    resolve_policy,
 )
 from ctx_pipeline.contracts.render import SECTION_FOOTER
 from ctx_pipeline.errors import GateFailed, InvalidRequest
@@ -66,6 +69,18 @@ class Call:
             task_type=self.request.task.type,
             agent_role=self.request.agent_role,
             trust_floor=self.policy.trust_floor,
+        )
+
+    def effective(self) -> EffectivePolicy:
+        """Return what the policy says for this task, phase, role, model and risk."""
+        request = self.request
+        return resolve_policy(
+            self.policy,
+            task_type=request.task.type,
+            phase=request.phase,
+            role=request.agent_role,
+            model=self.profile.model_id,
+            risk=request.risk,
         )
 
     def clock(self) -> Clock:
@@ -114,13 +129,15 @@ class Engine:
             GateRefusal: a hard preflight check failed; it carries the record to store.
         """
         timer = _Timer(seconds)
-        chosen = self._choose(call, view, timer)
-        shown = _show(chosen, call, view)
+        policy = call.effective()
+        request = _required_by(policy, call.request)
+        chosen = self._choose(call, request, policy, view, timer)
+        shown = _show(chosen, call, view, policy)
         timer.done("assemble")
         findings = gate.check(
             chosen.candidates,
-            call.request,
-            policy=call.policy,
+            request,
+            policy=policy,
             conflicts=chosen.conflicts,
             visible=_still_visible(chosen.candidates, view, call),
             total_tokens=shown.total_tokens,
@@ -128,17 +145,19 @@ class Engine:
         )
         timer.done("gate")
         request_hash = snapshot.request_hash(call.request)
-        pack = _pack(call, view, chosen, shown, findings, request_hash)
+        pack = _pack(call, policy, view, chosen, shown, findings, request_hash)
         result = Assembled(pack, chosen.candidates, _recorder(call, pack, chosen.candidates, request_hash))
         timer.done("snapshot")
-        hard = tuple(finding for finding in findings if finding.check in call.policy.hard_gates)
+        hard = tuple(finding for finding in findings if finding.check in policy.hard_gates)
         if hard:
             raise GateRefusal(result, hard)
         return result
 
-    def _choose(self, call: Call, view: ServingView, timer: _Timer) -> _Chosen:
+    def _choose(
+        self, call: Call, request: ContextRequest, policy: EffectivePolicy, view: ServingView, timer: _Timer
+    ) -> _Chosen:
         """Run the stages that decide: discover, filter, rank, budget."""
-        request, policy, encoding = call.request, call.policy, call.profile.encoding
+        encoding = call.profile.encoding
         _check_encoding(view, encoding)
         viewer, clock = call.viewer(), call.clock()
         vector = self.query_vector(discover.query_text(request)) if view.reader.rows else None
@@ -164,6 +183,7 @@ class Engine:
             profile=call.profile,
             policy=policy,
             heading_tokens=heading_tokens(encoding),
+            source_kinds={source["name"]: source["kind"] for source in view.reader.sources},
         )
         timer.done("budget")
         denied = {code.value: number for code, number in found.denied.items()}
@@ -189,24 +209,34 @@ class _Shown:
     total_tokens: int
 
 
-def _show(chosen: _Chosen, call: Call, view: ServingView) -> _Shown:
+def _required_by(policy: EffectivePolicy, request: ContextRequest) -> ContextRequest:
+    """Return the request with what the policy requires added to what it requires itself."""
+    if not policy.required_types:
+        return request
+    required = dict.fromkeys((*request.required_types, *(kind.value for kind in policy.required_types)))
+    return request.model_copy(update={"required_types": tuple(required)})
+
+
+def _show(chosen: _Chosen, call: Call, view: ServingView, policy: EffectivePolicy) -> _Shown:
     def text_of(candidate: Candidate) -> str:
         return transform.serve(candidate, view.reader)
 
-    sections = assemble.serve(chosen.candidates, text_of, heading_tokens(call.profile.encoding))
+    sections = assemble.serve(chosen.candidates, text_of, heading_tokens(call.profile.encoding), policy.order)
     tools = assemble.capabilities(chosen.candidates, text_of)
     return _Shown(sections, tools, assemble.total_tokens(sections, tools))
 
 
 def _pack(
     call: Call,
+    policy: EffectivePolicy,
     view: ServingView,
     chosen: _Chosen,
     shown: _Shown,
     findings: tuple[gate.GateFinding, ...],
     request_hash: str,
 ) -> ContextPack:
-    pack_hash = assemble.pack_hash(shown.sections, shown.tools, call.policy.policy_version)
+    pack_hash = assemble.pack_hash(shown.sections, shown.tools, policy.policy_version)
+    decision = view.decision(call.viewer())
     return ContextPack(
         pack_id="pack_" + pack_hash[:32],
         snapshot_id=snapshot.snapshot_id(
@@ -220,11 +250,13 @@ def _pack(
         sections=shown.sections,
         capabilities=shown.tools,
         conflicts=chosen.conflicts,
-        warnings=(*_request_warnings(call), *gate.warnings_of(findings)),
+        warnings=(*_request_warnings(call), *_decision_warnings(decision), *gate.warnings_of(findings)),
         budget=chosen.report,
         total_tokens=shown.total_tokens,
         prefix=assemble.prefix_of(shown.sections),
-        policy_version=call.policy.policy_version,
+        policy_version=policy.policy_version,
+        policy_rules=policy.rules,
+        policy_decision=decision,
         ranking_version=rank.RANKING_VERSION,
         compaction_version=assemble.COMPACTION_VERSION,
         index_version=view.reader.content_hash,
@@ -309,6 +341,13 @@ def _request_warnings(call: Call) -> tuple[PackWarning, ...]:
     if request.deadline_ms is not None:
         found.append(("not_enforced", "deadline_ms is recorded, but not enforced yet"))
     return tuple(PackWarning(code=code, message=message) for code, message in found)
+
+
+def _decision_warnings(decision: PolicyDecision | None) -> tuple[PackWarning, ...]:
+    if decision is None or decision.failure is None:
+        return ()
+    message = f"policy service {decision.service!r} gave no valid answer ({decision.failure}): nothing is permitted"
+    return (PackWarning(code="policy_service_failed", message=message),)
 
 
 def _recorder(

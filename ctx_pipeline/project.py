@@ -38,6 +38,7 @@ from ctx_pipeline.inspection import (
 from ctx_pipeline.pipeline import open_ledger
 from ctx_pipeline.profiles import model_profile
 from ctx_pipeline.records import SnapshotReader
+from ctx_pipeline.security.policy_service import PolicyGuard, policy_guard
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.status import ProjectStatus, project_status
 from ctx_pipeline.text import canonical_json, repair_json
@@ -81,6 +82,8 @@ class ContextProject:
         with self._lock:
             if "ledger" in self.__dict__:
                 self.ledger.close()
+            if (guard := self.__dict__.get("_guard")) is not None:
+                guard.close()
 
     def __enter__(self) -> Self:
         return self
@@ -96,12 +99,19 @@ class ContextProject:
         return open_ledger(self.home, self.config.ledger)
 
     @cached_property
+    def _guard(self) -> PolicyGuard | None:
+        return policy_guard(self.config.policy_service, self.home)
+
+    @cached_property
     def index(self) -> ServingIndex:
         """The published index."""
         from ctx_pipeline.index.reader import ServingIndex
 
         return ServingIndex(
-            self.home, overlay_sequence=self.ledger.overlay_sequence, overlay_since=self.ledger.overlay_since
+            self.home,
+            overlay_sequence=self.ledger.overlay_sequence,
+            overlay_since=self.ledger.overlay_since,
+            guard=self._guard,
         )
 
     @cached_property

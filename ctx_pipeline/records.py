@@ -101,8 +101,10 @@ class SnapshotReader:
         untitled = {key for key, code in codes.items() if code in WITHHELD_CODES}
         named = {row["item_id"] for row in rows if (row["item_id"], row["version"]) not in hidden}
         unnamed = {item_id for item_id, _ in hidden} - named
+        decision = ContextSnapshot.model_validate_json(record.snapshot_json).policy_decision
+        decision_id = None if decision is None else decision.decision_id
         return tuple(
-            snapshot.trace_of(_without(row, unnamed, title=key not in untitled))
+            snapshot.trace_of(_without(row, unnamed, title=key not in untitled), decision_id)
             for row in rows
             if (key := (row["item_id"], row["version"])) not in hidden
         )

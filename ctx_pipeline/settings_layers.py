@@ -307,11 +307,17 @@ def _known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
 
 def _table(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
     current: type[BaseModel] | None = model
+    named = False
     for key in path:
         if current is None or not isinstance(key, str):
             continue
+        if named:
+            # The key is a name of the reader's own, as in `policy.sources.NAME`.
+            named = False
+            continue
         info = current.model_fields.get(key)
         current = _model_in(info.annotation) if info else None
+        named = info is not None and get_origin(info.annotation) is dict
     return current
 
 

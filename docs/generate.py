@@ -251,6 +251,16 @@ def _tables() -> list[tuple[str, type[BaseModel], str]]:
         ("[[sources]]", config.SourceConfig, "See [add a source](../how-to/add-a-source.md)."),
         ("[policy]", config.PolicySection, ""),
         ("[policy.weights]", contracts.RankWeights, "The score of an item is the weighted sum of its features."),
+        ("[policy.sources.NAME]", contracts.SourcePolicy, "`NAME` is that of a source, or a kind; the source wins."),
+        ("[policy.sources.NAME.scope]", contracts.SourceScope, ""),
+        ("[[policy.rules]]", contracts.PolicyRule, "See [write a policy](../how-to/write-a-policy.md)."),
+        ("[policy.rules.when]", contracts.PolicyCase, ""),
+        ("[policy.rules.set]", contracts.PolicyChange, ""),
+        (
+            "[policy_service]",
+            config.PolicyServiceSection,
+            "See [use a policy service](../how-to/use-a-policy-service.md).",
+        ),
         ("[engine]", config.EngineSection, ""),
         ("[ledger]", config.LedgerSection, ""),
         ("[dagster]", config.DagsterSection, ""),
@@ -272,7 +282,7 @@ def _settings_table(name: str, model: type[BaseModel], more: str) -> str:
             _meaning(f"{name.strip('[]')}.{key}", docs.get(key)),
         )
         for key, info in model.model_fields.items()
-        if key not in ("schema_version", "weights")
+        if key != "schema_version" and (model, key) != (config.PolicySection, "weights")
     ]
     promise = re.sub(r"^`[^`]+`: (\w)", lambda found: found.group(1).upper(), first_line(model))
     intro = " ".join(part for part in (promise, more) if part)
@@ -280,7 +290,20 @@ def _settings_table(name: str, model: type[BaseModel], more: str) -> str:
 
 
 def _kind_in_config(key: str, info: FieldInfo) -> str:
-    return "[kind of source](#kinds-of-sources)" if key == "kind" else kind_of(info.annotation)
+    if key == "kind" and info.annotation is codes.SourceKind:
+        return "[kind of source](#kinds-of-sources)"
+    return re.sub(r"\[(\w+)\]\(#\w+\)", lambda found: f"[table](#{_ANCHORS[found[1]]})", kind_of(info.annotation))
+
+
+_ANCHORS = {
+    "WeightChange": "policyweights",
+    "SourcePolicy": "policysourcesname",
+    "SourceScope": "policysourcesnamescope",
+    "PolicyRule": "policyrules",
+    "PolicyCase": "policyruleswhen",
+    "PolicyChange": "policyrulesset",
+}
+"""Where the configuration page shows a table within a table."""
 
 
 def _config_default(model: type[BaseModel], key: str, info: FieldInfo) -> str:
@@ -305,7 +328,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "What one model call sees, and how it came about.",
         (
             *("ContextPack", "PackSection", "PackItem", "Capability", "ConflictRecord", "ConflictSide"),
-            *("PackWarning", "BudgetReport", "SectionBudget", "PrefixInfo"),
+            *("PackWarning", "PolicyDecision", "BudgetReport", "SectionBudget", "PrefixInfo"),
         ),
     ),
     (
@@ -325,7 +348,8 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Policy, model and build",
         "What packs are made by, and what a build reports.",
         (
-            *("ContextPolicy", "RankWeights", "ModelProfile"),
+            *("ContextPolicy", "RankWeights", "PolicyRule", "PolicyCase", "PolicyChange", "WeightChange"),
+            *("SourcePolicy", "SourceScope", "ModelProfile"),
             *("BuildReport", "IndexPin", "SourceReport", "SourceFile", "FileError"),
         ),
     ),

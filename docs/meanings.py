@@ -335,5 +335,10 @@ FIELDS = {
 }
 """Fields by model, where the model has no docstring for them. Settings of `ctx.toml` are in `KEYS`."""
 
-SETTINGS_OF = {"ContextPolicy": "policy", "RankWeights": "policy.weights", "ModelProfile": "models"}
+SETTINGS_OF = {
+    "ContextPolicy": "policy",
+    "RankWeights": "policy.weights",
+    "WeightChange": "policy.weights",
+    "ModelProfile": "models",
+}
 """Models whose fields are settings too."""

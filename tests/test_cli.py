@@ -125,6 +125,9 @@ def test_the_commands_are_the_documented_ones():
         "index rollback",
         "index unpin",
         "config show",
+        "policy lint",
+        "policy show",
+        "policy diff",
     }
 
 

@@ -30,10 +30,21 @@ from ctx_pipeline.contracts.pack import (
     PackItem,
     PackSection,
     PackWarning,
+    PolicyDecision,
     PrefixInfo,
     SectionBudget,
 )
-from ctx_pipeline.contracts.policy import ContextPolicy, RankWeights
+from ctx_pipeline.contracts.policy import (
+    ContextPolicy,
+    PolicyCase,
+    PolicyChange,
+    PolicyRule,
+    RankWeights,
+    SourcePolicy,
+    SourceScope,
+    WeightChange,
+)
+from ctx_pipeline.contracts.policy_case import EffectivePolicy, resolve_policy
 from ctx_pipeline.contracts.profile import ModelProfile
 from ctx_pipeline.contracts.publish import (
     DefinitionChange,
@@ -85,6 +96,7 @@ __all__ = [
     "DefinitionExposure",
     "DefinitionFinding",
     "DiffEntry",
+    "EffectivePolicy",
     "Exclusion",
     "FileCode",
     "FileError",
@@ -105,6 +117,10 @@ __all__ = [
     "PackItem",
     "PackSection",
     "PackWarning",
+    "PolicyCase",
+    "PolicyChange",
+    "PolicyDecision",
+    "PolicyRule",
     "PrefixInfo",
     "Provenance",
     "PublishReport",
@@ -120,11 +136,15 @@ __all__ = [
     "SnapshotItem",
     "SourceFile",
     "SourceKind",
+    "SourcePolicy",
     "SourceReport",
+    "SourceScope",
     "Task",
     "ToolContextItem",
     "Trust",
     "UtcDatetime",
+    "WeightChange",
     "WhenToLoad",
     "Zone",
+    "resolve_policy",
 ]

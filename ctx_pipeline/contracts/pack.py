@@ -109,6 +109,23 @@ class PrefixInfo(Contract):
     cache_break: str | None = None
 
 
+class PolicyDecision(Contract):
+    """What a policy service decided for a call. It can only take away from what labels permit."""
+
+    service: str
+    """Which service: `cedar` or `http`."""
+    policy_version: str
+    """Version of the service's own policy; empty where it gave no valid answer."""
+    decision_id: str
+    """What the service calls its decision, else its hash."""
+    asked: Annotated[int, Field(ge=0)]
+    """Labels that it was asked about: those that the built-in rules let pass."""
+    denied: Annotated[int, Field(ge=0)]
+    """Labels that it denied."""
+    failure: str | None = None
+    """Why it gave no valid answer, as a code; then all that it was asked about is denied."""
+
+
 class ContextPack(Contract):
     """A budgeted, permitted, conflict-resolved context for one model call."""
 
@@ -124,6 +141,10 @@ class ContextPack(Contract):
     """Tokens of `render("text")` plus those of the visible tool schemas."""
     prefix: PrefixInfo
     policy_version: str
+    policy_rules: tuple[str, ...] = ()
+    """Rules of the policy that applied, in order."""
+    policy_decision: PolicyDecision | None = None
+    """What the policy service decided. None: there is none."""
     ranking_version: str
     compaction_version: str
     index_version: str

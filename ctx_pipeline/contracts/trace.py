@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, UtcDatetime
 from ctx_pipeline.contracts.codes import Exclusion, Lifecycle, Rendition
+from ctx_pipeline.contracts.pack import PolicyDecision
 
 
 class FilterStep(Contract):
@@ -42,6 +43,8 @@ class ContextDecisionTrace(Contract):
     parent_item_id: str | None = None
     counterfactual: str | None = None
     """What would have let it in, for example `+312 tokens`."""
+    decision_id: str | None = None
+    """Decision of the policy service that let it be a candidate. None: no service was asked about it."""
 
 
 class SnapshotItem(Contract):
@@ -70,6 +73,10 @@ class ContextSnapshot(Contract):
     tool_ids: tuple[str, ...]
     total_tokens: int
     policy_version: str
+    policy_rules: tuple[str, ...] = ()
+    """Rules of the policy that applied, in order."""
+    policy_decision: PolicyDecision | None = None
+    """What the policy service decided. None: there is none."""
     ranking_version: str
     compaction_version: str
     index_version: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 from bisect import bisect_right
@@ -36,6 +37,9 @@ from ctx_pipeline.security.visibility import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ctx_pipeline.contracts import PolicyDecision
+    from ctx_pipeline.security.policy_service import PolicyGuard
 
 Rows = NDArray[np.intp]
 Floats = NDArray[np.float32]
@@ -280,6 +284,8 @@ class ServingView:
         self.state = reader.state
         self._permissions: OrderedDict[Viewer, Codes] = OrderedDict()
         self._slices: OrderedDict[tuple[Viewer, int | None], _Slice] = OrderedDict()
+        self._guard: PolicyGuard | None = None
+        self._decisions: dict[Viewer, PolicyDecision] = {}
         self._lock = threading.Lock()
         patches = fold(entries)
         if patches:
@@ -297,12 +303,31 @@ class ServingView:
                 versions = reader.find(tenant, item_id)
                 supersede_chain(self.state, versions.start, versions.stop)
 
+    def guarded(self, guard: PolicyGuard) -> ServingView:
+        """Return this view for one operation, in which a policy service is asked once for each viewer."""
+        view = copy.copy(self)
+        view._guard = guard
+        view._decisions = {}
+        view._permissions, view._slices = OrderedDict(), OrderedDict()
+        view._lock = threading.Lock()
+        return view
+
+    def decision(self, viewer: Viewer) -> PolicyDecision | None:
+        """Return what the policy service decided for a viewer; None without a service."""
+        if self._guard is not None:
+            self.permissions(viewer)
+        return self._decisions.get(viewer)
+
     def permissions(self, viewer: Viewer) -> Codes:
-        """Return the permission code of every label for a viewer."""
+        """Return the permission code of every label for a viewer, after the policy service where there is one."""
         with self._lock:
             known = self._permissions.get(viewer)
             if known is None:
-                known = self._permissions[viewer] = label_codes(self.labels, viewer)
+                known = label_codes(self.labels, viewer)
+                if self._guard is not None:
+                    narrowed = self._guard.narrow(self.labels, viewer, known)
+                    known, self._decisions[viewer] = narrowed.codes, narrowed.decision
+                self._permissions[viewer] = known
                 while len(self._permissions) > VIEWER_CACHE:
                     self._permissions.popitem(last=False)
             else:
@@ -398,7 +423,9 @@ class ServingIndex:
         *,
         overlay_sequence: Callable[[], int],
         overlay_since: Callable[[int], Iterable[Entry]],
+        guard: PolicyGuard | None = None,
     ) -> None:
+        self._guard = guard
         self._layout = Layout(home)
         self._overlay_sequence = overlay_sequence
         self._overlay_since = overlay_since
@@ -408,7 +435,7 @@ class ServingIndex:
         self._pinned = False
 
     def view(self) -> ServingView:
-        """Return the current artifact under the current overlay.
+        """Return the current artifact under the current overlay, for one operation: the next one asks again.
 
         Raises:
             Unavailable: nothing has been built yet.
@@ -422,7 +449,7 @@ class ServingIndex:
                 self._view = self._at(reader, sequence)
             elif sequence != self._view.overlay_sequence:
                 self._view = self._at(self._view.reader, sequence)
-            return self._view
+            return self._view if self._guard is None else self._view.guarded(self._guard)
 
     def _at(self, reader: ArtifactReader, sequence: int) -> ServingView:
         if sequence < reader.overlay_sequence:

@@ -15,7 +15,7 @@ from ctx_pipeline.contracts import (
 from ctx_pipeline.contracts.render import sections_text
 from ctx_pipeline.index.artifact import Staging, publish_artifact
 from ctx_pipeline.stages.candidates import Candidate
-from ctx_pipeline.stages.sections import SECTIONS, TOOLS, SectionSpec
+from ctx_pipeline.stages.sections import SECTIONS, TOOLS, SectionSpec, in_order
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
 
 COMPACTION_VERSION = "compact-1"
@@ -32,9 +32,12 @@ def heading_of(section: SectionSpec) -> str:
 
 
 def serve(
-    candidates: Sequence[Candidate], text_of: Callable[[Candidate], str], heading_tokens: Mapping[str, int]
+    candidates: Sequence[Candidate],
+    text_of: Callable[[Candidate], str],
+    heading_tokens: Mapping[str, int],
+    order: Sequence[str] = (),
 ) -> tuple[PackSection, ...]:
-    """Put the selected candidates into sections, in the fixed order of authority."""
+    """Put the selected candidates into sections, in the order of authority; `order` says which data comes first."""
     chosen: dict[str, list[Candidate]] = {section.name: [] for section in SECTIONS}
     for candidate in candidates:
         if candidate.selected and candidate.section != TOOLS:
@@ -48,7 +51,7 @@ def serve(
             heading_tokens=heading_tokens[section.name],
             items=tuple(_pack_item(candidate, text_of(candidate)) for candidate in _ordered(section, items)),
         )
-        for section in SECTIONS
+        for section in in_order(order)
         if (items := chosen[section.name])
     )
 

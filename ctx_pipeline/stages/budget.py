@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import (
     BudgetReport,
-    ContextPolicy,
     ContextRequest,
+    EffectivePolicy,
     Exclusion,
     ItemKind,
     ModelProfile,
@@ -71,7 +71,7 @@ def batch(blocks: pa.Table, encodings: Sequence[str], count_many: CountMany) -> 
     return pa.table(columns)
 
 
-def limits_of(profile: ModelProfile, policy: ContextPolicy, token_budget: int | None) -> Limits:
+def limits_of(profile: ModelProfile, token_budget: int | None) -> Limits:
     """Divide a model's window: reserves and headroom off the hard limit; a caller's budget caps what is usable.
 
     Tokens of models without a public tokenizer are counted with the profile's encoding and its safety factor.
@@ -93,23 +93,26 @@ def serve(
     request: ContextRequest,
     *,
     profile: ModelProfile,
-    policy: ContextPolicy,
+    policy: EffectivePolicy,
     heading_tokens: Mapping[str, int],
+    source_kinds: Mapping[str, str] | None = None,
 ) -> Budgeted:
     """Choose what is shown and how much of it.
 
     Protected items go first and never lose; then the best of each required type; then what loads always and what is
     prefetched; then every section up to its share; then what is left goes to the best of what is still out. An item
-    degrades to its compact rendition or to a pointer before it disappears. `heading_tokens` is what opening and closing
-    each section costs.
+    degrades to its compact rendition or to a pointer before it disappears, when the window is full or when its source
+    has spent its `max_budget`. `heading_tokens` is what opening and closing each section costs; `source_kinds` is the
+    kind of each source.
 
     Raises:
         BudgetTooSmall: the protected items alone do not fit.
     """
-    limits = limits_of(profile, policy, request.token_budget)
+    limits = limits_of(profile, request.token_budget)
     _leave_out_unpaired(candidates, request)
     alive = [candidate for candidate in candidates if candidate.excluded is None]
-    purse = _Purse(limits, heading_tokens, {c.row: c for c in alive if c.row != REQUEST_ROW})
+    caps = _source_caps(policy, limits, source_kinds or {})
+    purse = _Purse(limits, heading_tokens, {c.row: c for c in alive if c.row != REQUEST_ROW}, caps)
     _spend_protected([c for c in alive if c.protected], purse)
     _spend_required(alive, request, purse)
     _spend([c for c in alive if c.when_to_load == _ALWAYS and not c.selected], purse, policy, None, profile)
@@ -122,20 +125,22 @@ def serve(
     for candidate in alive:
         if not candidate.selected:
             candidate.excluded = Exclusion.OVER_BUDGET
-            candidate.counterfactual = f"+{max(1, candidate.cost - purse.left)} tokens"
-    sections = tuple(
-        SectionBudget(section=name, planned=planned.get(name, 0), used=purse.used_by.get(name, 0))
-        for name in policy.shares
-    )
-    report = BudgetReport(
+            candidate.counterfactual = purse.lacking(candidate)
+    return Budgeted(list(candidates), _report(limits, planned, purse))
+
+
+def _report(limits: Limits, planned: Mapping[str, int], purse: _Purse) -> BudgetReport:
+    return BudgetReport(
         hard_limit=limits.hard_limit,
         usable=limits.usable,
         soft_target=limits.soft_target,
         output_reserve=limits.output_reserve,
         headroom=limits.headroom,
-        sections=sections,
+        sections=tuple(
+            SectionBudget(section=name, planned=tokens, used=purse.used_by.get(name, 0))
+            for name, tokens in planned.items()
+        ),
     )
-    return Budgeted(list(candidates), report)
 
 
 @dataclass(slots=True)
@@ -145,8 +150,11 @@ class _Purse:
     limits: Limits
     heading_tokens: Mapping[str, int]
     by_row: Mapping[int, Candidate]
+    source_caps: Mapping[str, int]
     used: int = 0
     used_by: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    used_of: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Tokens by source."""
     opened: set[str] = field(default_factory=set[str])
 
     @property
@@ -157,10 +165,23 @@ class _Purse:
         opening = 0 if candidate.section in self.opened else self.heading_tokens.get(candidate.section, 0)
         return tokens + opening
 
+    def has_source_room(self, candidate: Candidate, tokens: int) -> bool:
+        cap = self.source_caps.get(candidate.source)
+        return cap is None or self.used_of[candidate.source] + tokens <= cap
+
+    def lacking(self, candidate: Candidate) -> str:
+        """Return what would have let a candidate in."""
+        if candidate.cost <= self.left and not self.has_source_room(candidate, candidate.cost):
+            cap = self.source_caps[candidate.source]
+            short = self.used_of[candidate.source] + candidate.cost - cap
+            return f"+{short} tokens in the budget of source {candidate.source!r}, which is {cap}"
+        return f"+{max(1, candidate.cost - self.left)} tokens"
+
     def take(self, candidate: Candidate, rendition: Rendition, tokens: int, reason: str) -> None:
         price = self.price(candidate, tokens)
         self.used += price
         self.used_by[SHARE_OF_SECTION[candidate.section]] += price
+        self.used_of[candidate.source] += tokens
         self.opened.add(candidate.section)
         candidate.selected = True
         candidate.selected_reason = reason
@@ -192,7 +213,17 @@ def _spend_required(alive: Sequence[Candidate], request: ContextRequest, purse: 
                 break
 
 
-def _plan(policy: ContextPolicy, limits: Limits) -> dict[str, int]:
+def _source_caps(policy: EffectivePolicy, limits: Limits, kinds: Mapping[str, str]) -> dict[str, int]:
+    """Return the most tokens that items of each source may take, where the policy says so."""
+    caps: dict[str, int] = {}
+    for name, kind in kinds.items():
+        most = policy.max_budgets.get(name, policy.max_budgets.get(kind))
+        if most is not None:
+            caps[name] = most if isinstance(most, int) else int(limits.soft_target * most)
+    return caps
+
+
+def _plan(policy: EffectivePolicy, limits: Limits) -> dict[str, int]:
     total = sum(policy.shares.values()) or 1.0
     return {name: int(limits.soft_target * share / total) for name, share in policy.shares.items()}
 
@@ -291,7 +322,7 @@ def _groups(request: ContextRequest) -> list[_Group]:
 def _spend(
     candidates: Sequence[Candidate],
     purse: _Purse,
-    policy: ContextPolicy,
+    policy: EffectivePolicy,
     planned: Mapping[str, int] | None,
     profile: ModelProfile,
 ) -> None:
@@ -314,7 +345,7 @@ def _spend(
             _take_needs(candidate, purse, policy)
 
 
-def _take_needs(candidate: Candidate, purse: _Purse, policy: ContextPolicy) -> None:
+def _take_needs(candidate: Candidate, purse: _Purse, policy: EffectivePolicy) -> None:
     """What an item cannot be understood without comes with it: a metric with its table."""
     for row in candidate.needs:
         needed = purse.by_row.get(row)
@@ -325,7 +356,7 @@ def _take_needs(candidate: Candidate, purse: _Purse, policy: ContextPolicy) -> N
 
 
 def _largest(
-    candidate: Candidate, purse: _Purse, room: int, *, pointer: bool, policy: ContextPolicy | None = None
+    candidate: Candidate, purse: _Purse, room: int, *, pointer: bool, policy: EffectivePolicy | None = None
 ) -> tuple[Rendition, int] | None:
     """Return the largest rendition that fits into `room`, with its tokens."""
     full, compact, short = candidate.tokens
@@ -342,6 +373,9 @@ def _largest(
         if pointer:
             options = (*options, (Rendition.POINTER, short))
     for rendition, tokens in options:
+        # What is required comes without a policy: a source's budget never costs the call what it cannot do without.
+        if policy is not None and not purse.has_source_room(candidate, tokens):
+            continue
         if tokens > 0 and purse.price(candidate, tokens) <= room:
             return rendition, tokens
     return None

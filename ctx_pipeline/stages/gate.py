@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ctx_pipeline.contracts import (
     ConflictRecord,
-    ContextPolicy,
     ContextRequest,
+    EffectivePolicy,
     GateCheck,
     ItemKind,
     PackWarning,
@@ -32,7 +32,7 @@ def check(
     candidates: Sequence[Candidate],
     request: ContextRequest,
     *,
-    policy: ContextPolicy,
+    policy: EffectivePolicy,
     conflicts: Sequence[ConflictRecord],
     visible: Sequence[bool],
     total_tokens: int,
@@ -70,7 +70,7 @@ def check(
     return tuple(findings)
 
 
-def _oversize_results(selected: Sequence[Candidate], policy: ContextPolicy) -> list[GateFinding]:
+def _oversize_results(selected: Sequence[Candidate], policy: EffectivePolicy) -> list[GateFinding]:
     return [
         GateFinding(
             GateCheck.TOOL_RESULT_TOO_LARGE,

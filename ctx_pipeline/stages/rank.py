@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ctx_pipeline.contracts import (
     ConflictRecord,
     ConflictSide,
-    ContextPolicy,
     ContextRequest,
+    EffectivePolicy,
     Exclusion,
     ItemKind,
     WhenToLoad,
@@ -92,7 +92,7 @@ def serve(
     candidates: Sequence[Candidate],
     view: ServingView,
     *,
-    policy: ContextPolicy,
+    policy: EffectivePolicy,
     clock: Clock,
     refreshed: Mapping[str, int],
     request: ContextRequest,
@@ -143,7 +143,7 @@ def _relevance(candidates: Sequence[Candidate]) -> None:
 
 
 def _features(
-    candidates: Sequence[Candidate], policy: ContextPolicy, clock: Clock, refreshed: Mapping[str, int]
+    candidates: Sequence[Candidate], policy: EffectivePolicy, clock: Clock, refreshed: Mapping[str, int]
 ) -> None:
     weights = policy.weights
     for candidate in candidates:
@@ -265,7 +265,7 @@ def _side(candidate: Candidate) -> ConflictSide:
     )
 
 
-def _cut_low_rank(candidates: Sequence[Candidate], policy: ContextPolicy) -> None:
+def _cut_low_rank(candidates: Sequence[Candidate], policy: EffectivePolicy) -> None:
     """Leave out hits far below the best one, and what loads only on request."""
     alive = [candidate for candidate in candidates if candidate.excluded is None]
     best = max((candidate.features["relevance"] for candidate in alive), default=0.0)

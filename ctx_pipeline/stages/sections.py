@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ctx_pipeline.contracts.codes import ItemKind, Zone
@@ -30,6 +31,8 @@ SECTIONS: tuple[SectionSpec, ...] = (
     SectionSpec("observations", "user", Zone.DATA, "observations", stable=False),
     SectionSpec("goal", "user", Zone.INSTRUCTION, "task_state", stable=False),
 )
+MOVABLE = tuple(section.name for section in SECTIONS if section.zone is Zone.DATA)
+"""Sections that a policy may put into another order."""
 SECTION_NAMES = tuple(section.name for section in SECTIONS)
 TOOLS = "tools"
 """Tools are shown beside the text, as capabilities."""
@@ -57,6 +60,18 @@ INSTRUCTING_SECTIONS = frozenset({"policy", "instructions"})
 
 TRUSTED_TO_INSTRUCT = frozenset({"system_trusted", "enterprise_trusted"})
 """Only these may speak in an instruction zone; a policy text of lesser trust is shown as evidence."""
+
+
+def in_order(order: Sequence[str]) -> tuple[SectionSpec, ...]:
+    """Return the sections with the data sections in this order, those it leaves out after them.
+
+    Only data sections change places with one another: what instructs stays first, and the goal last.
+    """
+    if not order:
+        return SECTIONS
+    by_name = {section.name: section for section in SECTIONS}
+    data = iter([*order, *(name for name in MOVABLE if name not in order)])
+    return tuple(by_name[next(data)] if section.name in MOVABLE else section for section in SECTIONS)
 
 
 def section_of(kind: ItemKind, trust: str) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOB = "blob:"
+_REQUEST = "request"
 _VISIBILITY_RULES: tuple[Exclusion, ...] = tuple(Exclusion)[:14]
 _UNSTORED = {"tool_context", "state", "messages", "observations", "tools", "identity"}
 """Parts of a request that are not kept: the Runtime owns them. What of them was shown is in the blocks."""
@@ -80,6 +81,8 @@ def serve(
         tool_ids=tuple(tool.item_id for tool in pack.capabilities),
         total_tokens=pack.total_tokens,
         policy_version=pack.policy_version,
+        policy_rules=pack.policy_rules,
+        policy_decision=pack.policy_decision,
         ranking_version=pack.ranking_version,
         compaction_version=pack.compaction_version,
         index_version=pack.index_version,
@@ -155,8 +158,11 @@ def trace_row(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def trace_of(row: Mapping[str, Any]) -> ContextDecisionTrace:
-    """Return a stored row as a trace with every filter step spelled out."""
+def trace_of(row: Mapping[str, Any], decision_id: str | None = None) -> ContextDecisionTrace:
+    """Return a stored row as a trace with every filter step spelled out.
+
+    `decision_id` is that of the call's policy service; what came with the request was never asked about.
+    """
     excluded = None if row["excluded_reason"] is None else Exclusion(row["excluded_reason"])
     rendition = row["rendition"]
     return ContextDecisionTrace(
@@ -178,6 +184,7 @@ def trace_of(row: Mapping[str, Any]) -> ContextDecisionTrace:
         transforms=() if rendition in (None, "full") else (rendition,),
         parent_item_id=row["parent_item_id"],
         counterfactual=row["counterfactual"],
+        decision_id=None if row["discovered_by"] == [_REQUEST] else decision_id,
     )
 
 

@@ -130,7 +130,7 @@ def test_every_pack_keeps_its_budget_accounts_for_every_candidate_and_keeps_cont
         free = data.draw(st.lists(st.integers(least, least + 1_500), max_size=8), label="budgets")
         for budget in (least, least + 1, *free, FULL_BUDGET, None):
             asked = request.model_copy(update={"token_budget": budget})
-            usable = limits_of(project.profile(asked), project.policy, budget).usable
+            usable = limits_of(project.profile(asked), budget).usable
             if usable < least:
                 with pytest.raises(BudgetTooSmall, match=f"need {least} tokens but the budget has {usable}$"):
                     project.assemble(asked, at=NOW)
