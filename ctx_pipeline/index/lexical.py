@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctx_pipeline.index.analysis import query_terms, terms
+from ctx_pipeline.index.embedder import own_title
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ctx_pipeline.contracts import ContextItem
 
-TERMS_VERSION: Final = "1"
+TERMS_VERSION: Final = "2"
 """Changes with the terms that a text gives, here or in `analysis`."""
-
-TITLE_BOOST = 2.0
-"""A term in the title weighs as two in the body."""
 
 FEW_LABELS = 32
 MAX_SCOPE_TERMS = 4_096
@@ -63,10 +61,13 @@ def _schema() -> Any:
 
 
 def terms_table(items: Sequence[ContextItem]) -> pa.Table:
-    """Return what items are found by. Columns: title, body; terms with blanks between them."""
+    """Return what items are found by. Columns: title, body; terms with blanks between them.
+
+    A title that is the content's own beginning is body alone: the first words would count twice.
+    """
     import pyarrow as pa
 
-    titles = (" ".join((item.title, *item.synonyms, item.item_id.partition("/")[2])) for item in items)
+    titles = (" ".join((own_title(item), *item.synonyms, item.item_id.partition("/")[2])) for item in items)
     return pa.table(
         {
             "title": pa.array([join_terms(title) for title in titles], pa.large_string()),
@@ -127,10 +128,11 @@ class Lexical:
         if not words or not scopes:
             return LexicalHits([], [])
         query_class, occur = self._tantivy.Query, self._tantivy.Occur
-        should = [(occur.Should, query_class.term_query(self._schema, "body", word, "freq")) for word in words]
-        for word in words:
-            title = query_class.term_query(self._schema, "title", word, "freq")
-            should.append((occur.Should, query_class.boost_query(title, TITLE_BOOST)))
+        should = [
+            (occur.Should, query_class.term_query(self._schema, field, word, "freq"))
+            for field in ("body", "title")
+            for word in words
+        ]
         must = [(occur.Must, query_class.boolean_query(should)), (occur.Must, self._permitted(tenant, scopes, current))]
         hits = self._searcher.search(query_class.boolean_query(must), limit, count=False).hits
         rows: list[Any] = list(self._searcher.fast_field_values("row", [address for _, address in hits]))

