@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 TERMS_VERSION: Final = "2"
 """Changes with the terms that a text gives, here or in `analysis`."""
 
+TITLE_BOOST = 1.25
+"""A term in the title weighs more than one in the body. With 2 the right function is among the first 2,000 tokens of
+schemas in .947 of cases, with 1 in .957: names promise more than they hold."""
+
 FEW_LABELS = 32
 MAX_SCOPE_TERMS = 4_096
 """With more permitted labels than this the label filter is left to the caller's mask."""
@@ -128,11 +132,10 @@ class Lexical:
         if not words or not scopes:
             return LexicalHits([], [])
         query_class, occur = self._tantivy.Query, self._tantivy.Occur
-        should = [
-            (occur.Should, query_class.term_query(self._schema, field, word, "freq"))
-            for field in ("body", "title")
-            for word in words
-        ]
+        should = [(occur.Should, query_class.term_query(self._schema, "body", word, "freq")) for word in words]
+        for word in words:
+            title = query_class.term_query(self._schema, "title", word, "freq")
+            should.append((occur.Should, query_class.boost_query(title, TITLE_BOOST)))
         must = [(occur.Must, query_class.boolean_query(should)), (occur.Must, self._permitted(tenant, scopes, current))]
         hits = self._searcher.search(query_class.boolean_query(must), limit, count=False).hits
         rows: list[Any] = list(self._searcher.fast_field_values("row", [address for _, address in hits]))

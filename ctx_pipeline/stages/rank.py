@@ -141,9 +141,11 @@ def _relevance(candidates: Sequence[Candidate]) -> None:
     relevance: dict[str, float] = {}
     for candidate in candidates:
         dense = (candidate.dense - low_dense) / span if span > 1e-6 else float(candidate.dense > 0)
+        dense = min(1.0, max(0.0, dense))
         words = candidate.lexical / top_lexical if top_lexical > 0 else 0.0
         share = DENSE_WEIGHTS.get(candidate.kind, DENSE_WEIGHT)
-        value = share * min(1.0, max(0.0, dense)) + (1 - share) * words
+        value = share * dense + (1 - share) * words
+        candidate.signal = max(dense, words)
         candidate.features["relevance"] = value
         relevance[candidate.item_id] = max(value, relevance.get(candidate.item_id, 0.0))
     link_columns(candidates)
@@ -277,7 +279,12 @@ def _side(candidate: Candidate) -> ConflictSide:
 
 
 def _cut_low_rank(candidates: Sequence[Candidate], policy: ContextPolicy) -> None:
-    """Leave out hits far below the best one, and what loads only on request."""
+    """Leave out hits far below the best one, and what loads only on request.
+
+    Half of the stronger of meaning and words counts where the kind's own weights give less: they order hits, and a
+    hit that one of the two speaks for is none to leave out. The floor is lower for kinds that live by their words: one
+    without any of them reaches no more than the share of its meaning.
+    """
     alive = [candidate for candidate in candidates if candidate.excluded is None]
     best = max((candidate.features["relevance"] for candidate in alive), default=0.0)
     floor = best * policy.min_relevance
@@ -285,9 +292,10 @@ def _cut_low_rank(candidates: Sequence[Candidate], policy: ContextPolicy) -> Non
         if candidate.when_to_load in _PROACTIVE:
             continue
         relevance = candidate.features["relevance"]
+        least = floor * min(1.0, DENSE_WEIGHTS.get(candidate.kind, DENSE_WEIGHT) / DENSE_WEIGHT)
         if candidate.when_to_load == _ON_REQUEST:
             candidate.excluded = Exclusion.LOW_RANK
             candidate.counterfactual = "loads only on request: expand it by id"
-        elif relevance < floor:
+        elif max(relevance, candidate.signal / 2) < least:
             candidate.excluded = Exclusion.LOW_RANK
-            candidate.counterfactual = f"+{floor - relevance:.2f} relevance"
+            candidate.counterfactual = f"+{least - relevance:.2f} relevance"
