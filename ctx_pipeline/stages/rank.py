@@ -20,8 +20,8 @@ from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN
-from ctx_pipeline.stages.columns import link_columns
 from ctx_pipeline.stages.discover import DEPENDENCY, LEXICAL, NEIGHBOUR_DECAY, VECTOR
+from ctx_pipeline.stages.related import link_columns, spread_chunks
 from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, TOOLS, section_of
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def _relevance(candidates: Sequence[Candidate]) -> None:
         candidate.features["relevance"] = value
         relevance[candidate.item_id] = max(value, relevance.get(candidate.item_id, 0.0))
     link_columns(candidates)
+    spread_chunks(candidates)
     for candidate in candidates:
         if candidate.parent is not None and DEPENDENCY in candidate.discovered_by:
             inherited = NEIGHBOUR_DECAY * relevance.get(candidate.parent, 0.0)

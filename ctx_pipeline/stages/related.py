@@ -1,4 +1,4 @@
-"""Columns and tables: a column matters more where its table does, and where it is what two tables are joined over."""
+"""What hits say of each other: columns by their tables and by what joins them, chunks by others of their document."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ JOIN_SHARE = 0.4
 No question names such a column. Of 104 questions to five databases .93 of the columns needed are among the first ten,
 without both shares .87 (`bench.retrieval`, the half for choosing); 0.1 to 0.3 and 0.2 to 0.4 differ by .015.
 """
+NEXT_CHUNK = 0.8
+"""What each further chunk of a document keeps of its relevance: the first already speaks for the document.
+
+Questions over ten files find .59 of the files they need within 4,000 tokens, without it .36, and .52 with 0.9.
+"""
+LEAST_KEPT = 0.5
+"""What a chunk keeps however many come before it."""
 _SCHEMA = ItemKind.SCHEMA.value
 
 
@@ -58,3 +65,19 @@ def _strengths(table_of: Mapping[int, int], by_row: Mapping[int, Candidate]) -> 
     for row, table in table_of.items():
         best[table] = max(best[table], by_row[row].features["relevance"])
     return {table: (by_row[table].features["relevance"] + value) / 2 for table, value in best.items()}
+
+
+def spread_chunks(candidates: Sequence[Candidate]) -> None:
+    """Lower the relevance of all but the best chunk of each document, so that one does not crowd out the others.
+
+    Chunks have one item id up to `#`. Equal relevance goes by item id and version.
+    """
+    documents: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        document, mark, _ = candidate.item_id.partition("#")
+        if mark:
+            documents[document].append(candidate)
+    for chunks in documents.values():
+        chunks.sort(key=lambda chunk: (-chunk.features["relevance"], chunk.item_id, chunk.version))
+        for place, chunk in enumerate(chunks):
+            chunk.features["relevance"] *= max(NEXT_CHUNK**place, LEAST_KEPT)
