@@ -191,10 +191,11 @@ class _BaseEmbedder:
         vector = self._encode([query], is_query=True)[0]
         if not self.COMMON_SHARE:
             return vector
-        if self._common is None:
-            means = [self._encode(list(texts), is_query=True).mean(axis=0) for texts in COMMON_REQUESTS]
-            self._common = (means[0] + means[1]) / 2
-        return _unit(vector - self.COMMON_SHARE * self._common)
+        common = self._common
+        if common is None:
+            english, chinese = (self._encode(list(texts), is_query=True).mean(axis=0) for texts in COMMON_REQUESTS)
+            common = self._common = (english + chinese) / 2
+        return _unit(vector - self.COMMON_SHARE * common)
 
     def _encode(self, texts: list[str], *, is_query: bool) -> Vector:
         """Return unit vectors of texts that are not blank."""
