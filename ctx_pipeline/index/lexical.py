@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctx_pipeline.index.analysis import query_terms, terms
+from ctx_pipeline.index.embedder import own_title
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ctx_pipeline.contracts import ContextItem
 
-TERMS_VERSION: Final = "1"
+TERMS_VERSION: Final = "2"
 """Changes with the terms that a text gives, here or in `analysis`."""
 
-TITLE_BOOST = 2.0
-"""A term in the title weighs as two in the body."""
+TITLE_BOOST = 1.25
+"""A term in the title weighs more than one in the body. With 2 the right function is among the first 2,000 tokens of
+schemas in .947 of cases, with 1 in .957: names promise more than they hold."""
 
 FEW_LABELS = 32
 MAX_SCOPE_TERMS = 4_096
@@ -63,10 +65,13 @@ def _schema() -> Any:
 
 
 def terms_table(items: Sequence[ContextItem]) -> pa.Table:
-    """Return what items are found by. Columns: title, body; terms with blanks between them."""
+    """Return what items are found by. Columns: title, body; terms with blanks between them.
+
+    A title that is the content's own beginning is body alone: the first words would count twice.
+    """
     import pyarrow as pa
 
-    titles = (" ".join((item.title, *item.synonyms, item.item_id.partition("/")[2])) for item in items)
+    titles = (" ".join((own_title(item), *item.synonyms, item.item_id.partition("/")[2])) for item in items)
     return pa.table(
         {
             "title": pa.array([join_terms(title) for title in titles], pa.large_string()),

@@ -53,6 +53,8 @@ class Candidate:
     """Rows it cannot be understood without."""
     dense: float = 0.0
     lexical: float = 0.0
+    signal: float = 0.0
+    """The stronger of meaning and words, each 0 to 1 among the hits."""
 
     excluded: Exclusion | None = None
     selected: bool = False

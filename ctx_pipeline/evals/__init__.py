@@ -1,0 +1,1 @@
+"""Measuring: what a context holds beside what it should hold."""
