@@ -197,13 +197,34 @@ def _ledger(loaded: LoadedConfig) -> Check:
         return Check("ledger", "ok", "not there yet; the first call or build makes it")
     with Ledger.open(path if url is None else url.get_secret_value(), readonly=True) as ledger:
         report = ledger.integrity()
+        sequence = ledger.overlay_sequence() if report["ok"] else 0
     if not report["ok"]:
         raise Corrupt(
             f"the ledger is damaged: {report['problems'][0]}",
             where=".ctx/state",
             fix="restore .ctx/state from a backup",
         )
+    built = _built_overlay(loaded)
+    if sequence < built:
+        raise Corrupt(
+            f"the ledger is older than the index: it ends at {sequence}, the index knows {built}",
+            where=".ctx/state",
+            fix="restore .ctx/state from a backup as a whole, and delete .ctx/derived with it",
+            code="ledger_behind",
+        )
     return Check("ledger", "ok", f"{report['counts']['snapshots']} snapshots, {report['counts']['events']} events")
+
+
+def _built_overlay(loaded: LoadedConfig) -> int:
+    """Return up to which entry of the overlay the newest artifact knows; 0 where there is none to read."""
+    from ctx_pipeline.index.artifact import Layout
+    from ctx_pipeline.index.history import built_generation
+
+    try:
+        built = built_generation(Layout(loaded.home))
+    except CtxError:
+        return 0
+    return 0 if built is None else built.overlay_sequence
 
 
 def _store(loaded: LoadedConfig) -> Check:

@@ -308,6 +308,21 @@ class Pipeline:
         pointer = read_pointer(self.layout)
         return None if pointer is None else Generation(**pointer["generation"])
 
+    def _require_current_ledger(self, today: Generation) -> None:
+        """Refuse to build with a ledger that is older than what was built from it: it would take retirements back."""
+        try:
+            built = self.built_generation()
+        except Corrupt:
+            return
+        if built is not None and today.overlay_sequence < built.overlay_sequence:
+            raise Corrupt(
+                f"the ledger is older than the index: it ends at {today.overlay_sequence}, the index knows "
+                f"{built.overlay_sequence}",
+                where=".ctx/state",
+                fix="restore .ctx/state from a backup as a whole, and delete .ctx/derived with it",
+                code="ledger_behind",
+            )
+
     def built_generation(self) -> Generation | None:
         """Return what the newest build was made from, published or, while the index is pinned, waiting."""
         from ctx_pipeline.index.history import built_generation
@@ -321,6 +336,7 @@ class Pipeline:
         from ctx_pipeline.stages import discover
 
         self._started = self.generation()
+        self._require_current_ledger(self._started)
         build = self._inputs()
         position = {row.embed_hash: at for at, row in enumerate(build.rows)}
         model = self.embedder

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctx_pipeline.contracts import ContextRequest, Task
+from ctx_pipeline.doctor import diagnose
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index import artifact
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, file_digest, publish_artifact, read_pointer
@@ -180,3 +181,20 @@ def test_a_damaged_pin_is_refused_by_name(tmp_path: Path, pin: dict[str, object]
     layout.pointer.write_text(json.dumps({**pointer, "pin": pin}), encoding="utf-8")
     with pytest.raises(Corrupt):
         read_pointer(layout)
+
+
+def test_a_build_with_an_older_ledger_is_refused_and_brings_nothing_back(tmp_path: Path):
+    home = make_project(tmp_path, [make_item("a", "refund"), make_item("b", "refund too")])
+    ledger = home / ".ctx" / "state" / "ledger.db"
+    older = ledger.read_bytes()
+    append_overlay(home, overlay("retired", "document:handbook/b"))
+    build_index(home)
+    for file in ledger.parent.glob("ledger.db*"):
+        file.unlink()
+    ledger.write_bytes(older)
+    with pytest.raises(Corrupt) as refused:
+        build_index(home)
+    assert refused.value.stable_code == "ledger_behind"
+    with open_project(home) as project, pytest.raises(Corrupt):
+        project.assemble(ASK, at=NOW)
+    assert next(check for check in diagnose(home).checks if check.name == "ledger"). == "fail"
