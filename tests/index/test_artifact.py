@@ -197,4 +197,4 @@ def test_a_build_with_an_older_ledger_is_refused_and_brings_nothing_back(tmp_pat
     assert refused.value.stable_code == "ledger_behind"
     with open_project(home) as project, pytest.raises(Corrupt):
         project.assemble(ASK, at=NOW)
-    assert next(check for check in diagnose(home).checks if check.name == "ledger"). == "fail"
+    assert next(check for check in diagnose(home).checks if check.name == "ledger").state == "fail"
