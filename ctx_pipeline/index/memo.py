@@ -66,9 +66,11 @@ class RowMemo:
         stale = kept is not None and not bool(pc.all(pc.is_in(kept[HASH], value_set=wanted)).as_py())
         result = table.take(pa.array(_places(table, wanted)))
         if stale or len(files) >= MAX_FILES:
-            self._write(table.filter(pc.is_in(table[HASH], value_set=wanted)))
+            # What is left can be the very rows of one of the files.
+            whole = self._write(table.filter(pc.is_in(table[HASH], value_set=wanted)))
             for file in files:
-                file.unlink(missing_ok=True)
+                if file != whole:
+                    file.unlink(missing_ok=True)
         elif len(missing):
             self._write(tables[-1])
         return result.drop_columns([HASH])
@@ -90,11 +92,13 @@ class RowMemo:
             file.unlink(missing_ok=True)
         return files, pa.concat_tables(tables) if tables else None
 
-    def _write(self, table: pa.Table) -> None:
+    def _write(self, table: pa.Table) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
         partial = self._folder / f"{uuid.uuid4().hex}.part"
         digest = write_table(partial, table)
-        os.replace(partial, self._folder / f"{digest}.arrow")
+        target = self._folder / f"{digest}.arrow"
+        os.replace(partial, target)
+        return target
 
     def _drop_other_versions(self) -> None:
         for folder in self._folder.parent.glob(f"{self._kind}-*"):

@@ -59,6 +59,13 @@ def test_what_is_no_longer_asked_for_is_in_no_file(tmp_path: Path):
     assert take(tmp_path, ["kept"]) == ([4], [])
 
 
+def test_what_stays_is_kept_when_it_is_all_that_one_file_holds(tmp_path: Path):
+    take(tmp_path, ["kept", "too"])
+    take(tmp_path, ["kept", "too", "gone"])
+    take(tmp_path, ["kept", "too"])
+    assert take(tmp_path, ["kept", "too"]) == ([4, 3], [])
+
+
 @pytest.mark.parametrize("damage", [b"", b"no arrow"])
 def test_a_damaged_file_is_computed_again(tmp_path: Path, damage: bytes):
     take(tmp_path, ["a"])
