@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctx_pipeline.index.facts import fact_values
@@ -198,12 +198,3 @@ def subjects(rows: Sequence[Row]) -> tuple[list[int], dict[str, int]]:
         subject = row.subject
         column.append(-1 if subject is None else numbers.setdefault(f"{row.tenant}\t{subject}", len(numbers)))
     return column, numbers
-
-
-def group_by_number(column: Sequence[int]) -> Mapping[int, list[int]]:
-    """Return the positions of each non-negative number of a column."""
-    groups: dict[int, list[int]] = defaultdict(list)
-    for position, number in enumerate(column):
-        if number >= 0:
-            groups[number].append(position)
-    return groups

@@ -19,7 +19,7 @@ from ctx_pipeline.ledger.counters import draw
 from ctx_pipeline.ledger.database import Database
 from ctx_pipeline.ledger.lives import Life, select_life, select_lives
 from ctx_pipeline.ledger.migrations import stored_version
-from ctx_pipeline.ledger.recalls import check_recalls, insert_recalls, last_recall, select_recalls
+from ctx_pipeline.ledger.recalls import check_recalls, insert_recalls, select_recalls
 from ctx_pipeline.ledger.records import (
     Exposure,
     OverlayEntry,
@@ -117,11 +117,6 @@ class Ledger:
         """
         with self._database.read() as connection:
             return select_recalls(connection, tenant, since, limit)
-
-    def recall_sequence(self) -> int:
-        """Return the number of the last recall notice; 0 when there is none."""
-        with self._database.read() as connection:
-            return last_recall(connection)
 
     def events_for(self, tenant: str, item_id: str) -> tuple[LifecycleEvent, ...]:
         """Return the life of an item, all versions, by sequence."""

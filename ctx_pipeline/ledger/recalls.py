@@ -51,11 +51,6 @@ def select_recalls(connection: Connection, tenant: str | None, since: int, limit
     return tuple(_notice(row, named[row["sequence"]], stored) for row in rows)
 
 
-def last_recall(connection: Connection) -> int:
-    """Return the number of the last notice; 0 when there is none."""
-    return int(connection.execute(select(func.coalesce(func.max(RECALLS.c.sequence), 0))).scalar_one())
-
-
 def _since(connection: Connection, notice: RecallNotice) -> int:
     table = EVENTS.c
     same = (table.tenant == notice.tenant, table.item_id == notice.item_id, table.version == notice.version)

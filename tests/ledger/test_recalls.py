@@ -15,15 +15,16 @@ S = Lifecycle
 
 def test_a_notice_comes_back_with_the_events_of_its_transaction(url: str) -> None:
     with Ledger.open(url) as ledger:
-        assert ledger.recall_sequence() == 0
+        assert ledger.recalls() == ()
         ledger.submit_snapshot(snapshot("s1", number=1), durable=True)
         ledger.append_events([event()])
         ledger.append_events([event(from_state=S.CREATED, to_state=S.SUPERSEDED)], recalls=[recall()])
         (notice,) = ledger.recalls()
         assert replace(notice, sequence=None) == recall()
-        assert notice.sequence == ledger.recall_sequence() > 0
+        assert notice.sequence is not None
         ledger.append_events([event("item-2")])
-        assert ledger.recall_sequence() == notice.sequence
+        assert ledger.recalls() == (notice,)
+        assert ledger.recalls(since=notice.sequence) == ()
 
 
 def test_the_same_notice_changes_nothing_until_the_version_is_restored(url: str) -> None:
