@@ -28,6 +28,7 @@ from ctx_pipeline.contracts import (
     resolve_policy,
 )
 from ctx_pipeline.contracts.render import SECTION_FOOTER
+from ctx_pipeline.deadline import Deadline
 from ctx_pipeline.errors import GateFailed, InvalidRequest
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import assemble, budget, discover, gate, rank, snapshot, transform
@@ -46,6 +47,13 @@ if TYPE_CHECKING:
 
 QUERY_CACHE = 4_096
 """Query embeddings kept per process."""
+
+IMPROVE_SECONDS = 0.002
+"""Time that has to be left before a deadline for the budget to be improved by exchanges."""
+FINISH_SECONDS = 0.010
+"""Time that has to be left after a query has been embedded: an assembly at 10,000 items takes half of it."""
+EMBED_SECONDS = 0.020
+"""What embedding a query is taken to need until one has been measured."""
 
 STAGES = ("embed", "discover", "filter", "rank", "budget", "assemble", "gate", "snapshot")
 
@@ -105,6 +113,7 @@ class Engine:
         self._embed_query = embed_query
         self._vectors: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         self._lock = threading.Lock()
+        self._embed_seconds = EMBED_SECONDS
 
     def query_vector(self, text: str) -> NDArray[np.float32]:
         """Return the embedding of a query, from the cache where it has been seen before."""
@@ -113,12 +122,23 @@ class Engine:
             if known is not None:
                 self._vectors.move_to_end(text)
                 return known
+        started = time.perf_counter()
         vector = self._embed_query(text)
         with self._lock:
+            self._embed_seconds = time.perf_counter() - started
             self._vectors[text] = vector
             while len(self._vectors) > QUERY_CACHE:
                 self._vectors.popitem(last=False)
         return vector
+
+    def _vector_in_time(self, text: str, deadline: Deadline) -> NDArray[np.float32] | None:
+        """Return the embedding of a query, or None where making it would miss the deadline."""
+        with self._lock:
+            late = text not in self._vectors and not deadline.allows(self._embed_seconds + FINISH_SECONDS)
+        if late:
+            deadline.leave_out("search by meaning: words only")
+            return None
+        return self.query_vector(text)
 
     def assemble(self, call: Call, view: ServingView, *, seconds: dict[str, float] | None = None) -> Assembled:
         """Turn one call into a pack. `seconds` collects the wall time of each stage.
@@ -128,10 +148,10 @@ class Engine:
             BudgetTooSmall: what may never be dropped does not fit.
             GateRefusal: a hard preflight check failed; it carries the record to store.
         """
-        timer = _Timer(seconds)
+        timer, deadline = _Timer(seconds), Deadline(call.request.deadline_ms)
         policy = call.effective()
         request = _required_by(policy, call.request)
-        chosen = self._choose(call, request, policy, view, timer)
+        chosen = self._choose(call, request, policy, view, timer, deadline)
         shown = _show(chosen, call, view, policy)
         timer.done("assemble")
         findings = gate.check(
@@ -145,8 +165,9 @@ class Engine:
         )
         timer.done("gate")
         request_hash = snapshot.request_hash(call.request)
-        pack = _pack(call, policy, view, chosen, shown, findings, request_hash)
-        result = Assembled(pack, chosen.candidates, _recorder(call, pack, chosen.candidates, request_hash))
+        deadline.finish()
+        pack = _pack(call, policy, view, chosen, shown, findings, request_hash, deadline)
+        result = Assembled(pack, chosen.candidates, _recorder(call, pack, chosen, request_hash))
         timer.done("snapshot")
         hard = tuple(finding for finding in findings if finding.check in policy.hard_gates)
         if hard:
@@ -154,13 +175,19 @@ class Engine:
         return result
 
     def _choose(
-        self, call: Call, request: ContextRequest, policy: EffectivePolicy, view: ServingView, timer: _Timer
+        self,
+        call: Call,
+        request: ContextRequest,
+        policy: EffectivePolicy,
+        view: ServingView,
+        timer: _Timer,
+        deadline: Deadline,
     ) -> _Chosen:
         """Run the stages that decide: discover, filter, rank, budget."""
         encoding = call.profile.encoding
         _check_encoding(view, encoding)
         viewer, clock = call.viewer(), call.clock()
-        vector = self.query_vector(discover.query_text(request)) if view.reader.rows else None
+        vector = self._vector_in_time(discover.query_text(request), deadline) if view.reader.rows else None
         timer.done("embed")
         found = discover.serve(
             request,
@@ -184,20 +211,30 @@ class Engine:
             policy=policy,
             heading_tokens=heading_tokens(encoding),
             source_kinds={source["name"]: source["kind"] for source in view.reader.sources},
+            improve=deadline.has_time_for("exchanges that improve the choice", IMPROVE_SECONDS),
         )
         timer.done("budget")
         denied = {code.value: number for code, number in found.denied.items()}
-        return _Chosen(budgeted.candidates, budgeted.report, ranked.conflicts, denied)
+        return _Chosen(budgeted, ranked.conflicts, denied)
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
     """What the deciding stages found."""
 
-    candidates: list[Candidate]
-    report: BudgetReport
+    budgeted: budget.Budgeted
     conflicts: tuple[ConflictRecord, ...]
     denied: dict[str, int]
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Every candidate, in or out."""
+        return self.budgeted.candidates
+
+    @property
+    def report(self) -> BudgetReport:
+        """How the window was divided."""
+        return self.budgeted.report
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +271,7 @@ def _pack(
     shown: _Shown,
     findings: tuple[gate.GateFinding, ...],
     request_hash: str,
+    deadline: Deadline,
 ) -> ContextPack:
     pack_hash = assemble.pack_hash(shown.sections, shown.tools, policy.policy_version)
     decision = view.decision(call.viewer())
@@ -243,14 +281,20 @@ def _pack(
             call.identity,
             call.at,
             request_hash,
-            sha256_hex(pack_hash + canonical_json([dict(call.refreshed), call.profile.model_dump(mode="json")])),
+            sha256_hex(pack_hash + canonical_json(_circumstances(call, deadline))),
             view.reader.content_hash,
             view.overlay_sequence,
         ),
         sections=shown.sections,
         capabilities=shown.tools,
         conflicts=chosen.conflicts,
-        warnings=(*_request_warnings(call), *_decision_warnings(decision), *gate.warnings_of(findings)),
+        warnings=(
+            *_request_warnings(call),
+            *chosen.budgeted.warnings,
+            *deadline.warnings,
+            *_decision_warnings(decision),
+            *gate.warnings_of(findings),
+        ),
         budget=chosen.report,
         total_tokens=shown.total_tokens,
         prefix=assemble.prefix_of(shown.sections),
@@ -266,6 +310,14 @@ def _pack(
         tool_context=call.request.tool_context,
         hash=pack_hash,
     )
+
+
+def _circumstances(call: Call, deadline: Deadline) -> list[Any]:
+    """Return what two calls of one request may differ in besides what the model sees."""
+    found: list[Any] = [dict(call.refreshed), call.profile.model_dump(mode="json")]
+    if deadline.warnings:
+        found.append([warning.message for warning in deadline.warnings])
+    return found
 
 
 def _check_encoding(view: ServingView, encoding: str) -> None:
@@ -336,10 +388,6 @@ def _request_warnings(call: Call) -> tuple[PackWarning, ...]:
     found: list[tuple[str, str]] = []
     if request.phase not in call.policy.phases:
         found.append(("unknown_phase", f"policy {call.policy.name!r} has no such phase; its default rules apply"))
-    if request.cost_budget is not None:
-        found.append(("not_enforced", "cost_budget is recorded, but not enforced yet"))
-    if request.deadline_ms is not None:
-        found.append(("not_enforced", "deadline_ms is recorded, but not enforced yet"))
     return tuple(PackWarning(code=code, message=message) for code, message in found)
 
 
@@ -350,9 +398,7 @@ def _decision_warnings(decision: PolicyDecision | None) -> tuple[PackWarning, ..
     return (PackWarning(code="policy_service_failed", message=message),)
 
 
-def _recorder(
-    call: Call, pack: ContextPack, candidates: list[Candidate], request_hash: str
-) -> Callable[[], SnapshotRecord]:
+def _recorder(call: Call, pack: ContextPack, chosen: _Chosen, request_hash: str) -> Callable[[], SnapshotRecord]:
     """Return what builds the stored record; it runs on the ledger's writer, after the pack has left."""
 
     def build() -> SnapshotRecord:
@@ -362,7 +408,8 @@ def _recorder(
             pack, call.request, call.identity, model_id=call.profile.model_id, clock=call.at, request_hash=request_hash
         )
         folded, blobs = snapshot.fold_pack(pack)
-        rows: list[dict[str, Any]] = [snapshot.trace_row(candidate) for candidate in candidates]
+        chosen.budgeted.explain()
+        rows: list[dict[str, Any]] = [snapshot.trace_row(candidate) for candidate in chosen.candidates]
         return SnapshotRecord(
             snapshot_id=pack.snapshot_id,
             tenant=call.identity.tenant,

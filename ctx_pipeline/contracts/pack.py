@@ -87,6 +87,8 @@ class SectionBudget(Contract):
     section: str
     planned: Tokens
     used: Tokens
+    borrowed: Tokens = 0
+    """Tokens used beyond what was planned: what other sections left."""
 
 
 class BudgetReport(Contract):
@@ -97,6 +99,8 @@ class BudgetReport(Contract):
     soft_target: Tokens
     output_reserve: Tokens
     headroom: Tokens
+    affordable: Tokens | None = None
+    """Tokens that the cost budget pays for. None: there is none, or the profile has no price."""
     sections: tuple[SectionBudget, ...]
 
 

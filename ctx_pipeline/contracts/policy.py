@@ -103,6 +103,8 @@ class PolicyChange(Contract):
     """Most search hits that become candidates."""
     min_relevance: Share | None = None
     """Search hits below this share of the best hit's relevance are `low_rank`."""
+    min_value: Share | None = None
+    """Share of the best hit's score that a hit must have after endless better ones; 0: as many as fit."""
     required_types: tuple[ItemKind, ...] | None = None
     """Kinds of items that the pack must have, besides those that the request requires."""
     order: tuple[DataSection, ...] | None = None
@@ -206,8 +208,9 @@ class SourcePolicy(Contract):
     """What agents that work is delegated to see of it. Stored and checked, not used yet."""
 
 
-ADDED = ("roles", "required_types", "order", "rules", "sources")
-"""Fields that `policy_version` counts only where they say something: a policy from before them keeps its version."""
+ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value")
+"""Fields that `policy_version` counts only where they are not the default: a policy from before them keeps its
+version."""
 
 
 class ContextPolicy(Contract):
@@ -224,6 +227,9 @@ class ContextPolicy(Contract):
     """Most search hits that become candidates."""
     min_relevance: Share = 0.35
     """Search hits below this share of the best hit's relevance are `low_rank`."""
+    min_value: Share = 0.8
+    """Share of the best hit's score that a hit must have after endless better ones; 0: as many as fit. The first 2,000
+    tokens of each share are free of it, and half of it holds after 1,000 more."""
     trust_floor: Trust = Trust.TOOL_UNTRUSTED
     """Least trust an item needs to be seen at all."""
     hard_gates: tuple[GateCheck, ...] = (
@@ -250,6 +256,6 @@ class ContextPolicy(Contract):
     @cached_property
     def policy_version(self) -> str:
         """`<name>@<semver>+<hash of the content>`."""
-        content = self.model_dump(mode="json")
-        digest = short_hash(canonical_json({k: v for k, v in content.items() if k not in ADDED or v}), 8)
+        silent = {key for key in ADDED if getattr(self, key) == ContextPolicy.model_fields[key].default}
+        digest = short_hash(canonical_json(self.model_dump(mode="json", exclude=silent)), 8)
         return f"{self.name}@{self.version}+{digest}"

@@ -26,6 +26,7 @@ class EffectivePolicy:
     weights: RankWeights
     candidate_limit: int
     min_relevance: float
+    min_value: float
     hard_gates: tuple[GateCheck, ...]
     exclude_stale: bool
     max_observation_tokens: int
@@ -78,7 +79,7 @@ def resolve_policy(
 
 _PLAIN = (
     *("candidate_limit", "min_relevance", "hard_gates", "exclude_stale", "max_observation_tokens"),
-    *("required_types", "order"),
+    *("required_types", "order", "min_value"),
 )
 """Values that a rule replaces whole."""
 

@@ -32,6 +32,8 @@ class ModelProfile(Contract):
     """tiktoken vocabulary the tokens are counted with."""
     token_safety_factor: Annotated[float, Field(ge=1.0)] = 1.0
     """Factor on counted tokens for models without a public tokenizer."""
+    input_price: Annotated[float, Field(ge=0)] | None = None
+    """What a million input tokens cost, in the currency of cost budgets. None: not known."""
     image_tokens: Tokens = 1_000
     supports_prompt_cache: bool = True
     cache_min_prefix_tokens: Tokens = 1_024
