@@ -19,6 +19,9 @@ EXCHANGES = 8
 """Most exchanges of one allocation."""
 ATTEMPTS = 16
 """Most options, the most valuable first, that are tried in one exchange."""
+MATERIAL = 0.005
+"""Share of the value of all that is shown which an exchange has to add: among many that are worth nearly the same, order
+decides, and a pack does not change for a trifle."""
 
 Step = tuple[float, int, int]
 """A step along the hull of an option: value by the token (negative, so that steps sort), option, choice it ends at."""
@@ -235,6 +238,7 @@ class _Fill:
 
     def improve(self, steps: Sequence[Step]) -> None:
         """Exchange what is shown for what is worth more, the most valuable first, a bounded number of times."""
+        trifle = MATERIAL * sum(option.value for option in self.options)
         for _ in range(EXCHANGES):
             out = [
                 (option.value - option.choices[-1][1], number)
@@ -243,7 +247,7 @@ class _Fill:
             ]
             out.sort()
             losses = self._losses()
-            if not any(self._exchange(number, losses) for _, number in out[:ATTEMPTS]):
+            if not any(self._exchange(number, losses, trifle) for _, number in out[:ATTEMPTS]):
                 return
             self.climb(steps)
 
@@ -272,19 +276,19 @@ class _Fill:
     def _is_needed(self, option: Option) -> bool:
         return any(self.options[row].taken >= 0 for row in option.dependents)
 
-    def _exchange(self, number: int, losses: Sequence[_Loss]) -> bool:
-        """Show an option in a larger choice and others in smaller ones, if that is worth more."""
+    def _exchange(self, number: int, losses: Sequence[_Loss], trifle: float) -> bool:
+        """Show an option in a larger choice and others in smaller ones, if that is worth more by some."""
         option = self.options[number]
         shown, value = option.tokens, option.value
         least = losses[0][0] if losses else inf
         for choice in range(len(option.choices) - 1, option.taken, -1):
             tokens, worth = option.choices[choice]
-            more = tokens - shown
+            more, gain = tokens - shown, worth - value - trifle
             short = [purse for purse in option.purses if purse.left < more]
             # Whatever goes loses at least so much.
-            if worth - value <= least * (more - self.left):
+            if gain <= 0 or gain <= least * (more - self.left):
                 continue
-            if self._make_room(number, choice, self._only(losses, short) if short else losses):
+            if self._make_room(number, choice, gain, self._only(losses, short) if short else losses):
                 return True
         return False
 
@@ -293,10 +297,9 @@ class _Fill:
         drawing = [loss for loss in losses if any(purse in short for purse in self.options[loss[2]].purses)]
         return [*drawing, *(loss for loss in losses if loss not in drawing)] if drawing else []
 
-    def _make_room(self, number: int, choice: int, losses: Sequence[_Loss]) -> bool:
-        """Give up what is worth least by the token until a choice fits; if that costs more, leave all as it was."""
+    def _make_room(self, number: int, choice: int, gain: float, losses: Sequence[_Loss]) -> bool:
+        """Give up what is worth least by the token until a choice fits; if that costs `gain`, leave all as it was."""
         option = self.options[number]
-        gain = option.choices[choice][1] - option.value
         undo: list[tuple[int, int]] = []
         for density, lost, loser, before, lower in losses:
             if density * (option.choices[choice][0] - option.tokens - self.left) >= gain:

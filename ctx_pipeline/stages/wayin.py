@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.stages.allocate import Option, Purse, missing_needs, steps_of
-from ctx_pipeline.stages.window import SHARE_OF_SECTION, Window
+from ctx_pipeline.stages.allocate import Option, missing_needs, steps_of
+from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.window import SHARE_OF_SECTION, Window, choices_of
 from ctx_pipeline.stages.worth import OWN_SHARE
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class _Claim:
     """Value by the token as it stands, with what it would have to bring."""
     potential: float
     """The most that may become when there is more room, so that it stands within its share."""
+    value: float
+    """What the smallest way in is worth."""
+    gain: float
+    """The most that showing all of it may add."""
 
 
 def explain_out(options: Sequence[Option], window: Window, first: frozenset[str]) -> None:
@@ -40,19 +45,24 @@ def explain_out(options: Sequence[Option], window: Window, first: frozenset[str]
         return
     claims = _claims(options, window)
     before = _before(claims, options, first)
-    totals: list[int] = (before @ [claim.tokens for claim in claims]).tolist()
+    growing = sum(_growth(candidate, window) for candidate in window.first) - window.left
+    totals: list[int] = (before @ [claim.tokens for claim in claims] + growing).tolist()
     for place, claim in enumerate(claims):
         option = options[claim.number]
         if option.taken < 0:
-            ahead = zip(claims, before[place].tolist(), strict=True) if option.purses else ()
+            brought = [option, *(options[row] for row in missing_needs(options, claim.number))]
+            pays = any(other.purses for other in brought)
+            ahead = zip(claims, before[place].tolist(), strict=True) if pays else ()
             others = [options[other.number] for other, served in ahead if served]
-            lacks = _lacks(claim.price + totals[place] - window.left, option, others, window)
+            lacks = _lacks(claim.price + totals[place], brought, others, window)
             for member in option.members:
                 member.counterfactual = lacks
 
 
 def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
-    density = {number: -value for value, number, _ in reversed(steps_of(options))}
+    steps = steps_of(options)
+    density = {number: -value for value, number, _ in reversed(steps)}
+    hull = {number: to for _, number, to in reversed(steps)}
     made: list[_Claim] = []
     for number, option in enumerate(options):
         above = option.choices[option.taken + 1 :]
@@ -60,6 +70,7 @@ def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
             continue
         shown, value = option.tokens, option.value
         best = max((worth - value) / (tokens - shown or 1) for tokens, worth in above)
+        grown = 1.0 if option.within else OWN_SHARE
         brings = _brings(number, options, window) if option.taken < 0 else 0
         made.append(
             _Claim(
@@ -67,7 +78,9 @@ def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
                 tokens=above[-1][0] - shown + brings,
                 price=above[0][0] - shown + brings,
                 density=density[number],
-                potential=best if option.within else best * OWN_SHARE,
+                potential=best * grown,
+                value=option.choices[hull[number]][1],
+                gain=(above[-1][1] - value) * grown,
             )
         )
     return made
@@ -95,23 +108,31 @@ def _before(claims: Sequence[_Claim], options: Sequence[Option], first: frozense
     place = np.arange(len(claims))
     lower = (share[None, :] == share[:, None]) & ~within[:, None] & (place[None, :] > place[:, None])
     before = (potential >= np.where(lower, OWN_SHARE * own, own)) | early[None, :]
+    # What is worth more in all may be exchanged for it.
+    value = np.array([claim.value for claim in claims])[:, None]
+    before |= np.array([claim.gain for claim in claims])[None, :] > np.where(lower, OWN_SHARE * value, value)
     np.fill_diagonal(before, False)
     return before
 
 
-def _lacks(short: int, option: Option, ahead: Sequence[Option], window: Window) -> str:
-    """Name what is short: tokens of the window, of the cost budget, or of a purse."""
+def _growth(candidate: Candidate, window: Window) -> int:
+    """Return what something taken before anything is weighed would take more, if there were room."""
+    if candidate.protected or candidate.rendition is None:
+        return 0
+    return max(tokens for _, tokens in choices_of(candidate, candidate.tokens[0])) - candidate.cost
+
+
+def _lacks(short: int, brought: Sequence[Option], ahead: Sequence[Option], window: Window) -> str:
+    """Name what is short for an option and what it needs: tokens of the window, of the cost budget, or of a purse."""
     parts: list[str] = []
     if short > 0:
         limits = window.limits
         bought = limits.affordable is not None and limits.affordable <= limits.soft_target
         parts.append(f"+{short:,} tokens in the cost budget" if bought else f"+{short:,} tokens")
-    for purse in option.purses:
-        lacking = option.choices[0][0] - purse.left + sum(_rest_of(other, purse) for other in ahead)
+    for purse in dict.fromkeys(purse for option in brought for purse in option.purses):
+        lacking = sum(option.choices[0][0] for option in brought if purse in option.purses) - purse.left
+        lacking += sum(option.choices[-1][0] - option.tokens for option in ahead if purse in option.purses)
+        lacking += sum(_growth(c, window) for c in window.first if purse in window.purses_of(c))
         if lacking > 0:
             parts.append(f"+{lacking:,} tokens in {purse.name}, which is {purse.most:,}")
     return " and ".join(parts) or "+1 tokens"
-
-
-def _rest_of(option: Option, purse: Purse) -> int:
-    return option.choices[-1][0] - option.tokens if purse in option.purses else 0

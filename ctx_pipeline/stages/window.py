@@ -102,6 +102,8 @@ class Window:
     used_by: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Tokens by share."""
     opened: set[str] = field(default_factory=set[str])
+    first: list[Candidate] = field(default_factory=list[Candidate])
+    """What was taken before anything was weighed."""
 
     @property
     def left(self) -> int:
@@ -126,6 +128,7 @@ class Window:
         self.used_by[SHARE_OF_SECTION[candidate.section]] += price
         self.opened.add(candidate.section)
         if not paid:
+            self.first.append(candidate)
             for purse in self.purses_of(candidate):
                 purse.left -= tokens
         candidate.selected = True
