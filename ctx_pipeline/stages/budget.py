@@ -20,6 +20,7 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.routing import REFERENCED
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def serve(
     purse = _Purse(limits, heading_tokens, {c.row: c for c in alive if c.row != REQUEST_ROW}, caps)
     _spend_protected([c for c in alive if c.protected], purse)
     _spend_required(alive, request, purse)
+    _spend_called([c for c in alive if REFERENCED in c.discovered_by and not c.selected], purse, profile)
     _spend([c for c in alive if c.when_to_load == _ALWAYS and not c.selected], purse, policy, None, profile)
     planned = _plan(policy, limits)
     _spend([c for c in alive if c.when_to_load == _PREFETCH and not c.selected], purse, policy, planned, profile)
@@ -211,6 +213,19 @@ def _spend_required(alive: Sequence[Candidate], request: ContextRequest, purse: 
             if choice is not None:
                 purse.take(candidate, *choice, reason="required type")
                 break
+
+
+def _spend_called(tools: Sequence[Candidate], purse: _Purse, profile: ModelProfile) -> None:
+    """Take the tools that the conversation has called: whole where all of them fit, else in their compact rendition."""
+    room = min(purse.limits.usable - purse.used, profile.tool_schema_budget - purse.used_by.get(TOOLS, 0))
+    whole = sum(candidate.tokens[0] for candidate in tools) <= room
+    for candidate in tools:
+        full, compact, _ = candidate.tokens
+        rendition = Rendition.FULL if whole or not compact else Rendition.COMPACT
+        tokens = full if rendition is Rendition.FULL else compact
+        if tokens <= room:
+            purse.take(candidate, rendition, tokens, "history refers to it")
+            room -= tokens
 
 
 def _source_caps(policy: EffectivePolicy, limits: Limits, kinds: Mapping[str, str]) -> dict[str, int]:
@@ -364,8 +379,8 @@ def _largest(
         policy is not None and candidate.kind == _OBSERVATION and full > policy.max_observation_tokens and compact > 0
     )
     if candidate.section == TOOLS:
-        # A tool is its schema; half of one cannot be called.
-        options = ((Rendition.FULL, full),)
+        # Both forms of a tool can be called with the same arguments; a pointer cannot.
+        options = ((Rendition.FULL, full), (Rendition.COMPACT, compact))
     elif candidate.when_to_load == _JUST_IN_TIME:
         options = ((Rendition.POINTER, short),)
     else:

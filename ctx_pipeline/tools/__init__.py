@@ -1,1 +1,8 @@
-"""Tools as context: one form for every dialect a tool is described in."""
+"""Tools as context: one form for every dialect a tool is described in, what is wrong with it, and how it has changed."""
+
+from __future__ import annotations
+
+from ctx_pipeline.tools.findings import ToolFinding
+from ctx_pipeline.tools.linting import lint
+
+__all__ = ["ToolFinding", "lint"]

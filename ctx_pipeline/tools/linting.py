@@ -1,0 +1,68 @@
+"""Find what is wrong with tool definitions before a model does. Pure: the same definitions give the same findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools
+from ctx_pipeline.tools.findings import CODES, SEVERITIES, LintTool, ToolFinding
+from ctx_pipeline.tools.lint_catalogue import catalogue_findings
+from ctx_pipeline.tools.lint_safety import safety_findings
+from ctx_pipeline.tools.lint_schema import schema_findings
+from ctx_pipeline.tools.lint_words import annotation_findings, description_findings, name_findings
+
+CHECKS = (name_findings, description_findings, annotation_findings, schema_findings, safety_findings)
+"""What is looked at of each tool alone."""
+
+
+def lint(tools: Iterable[Any], *, server: str = "", origin: str = "tools") -> tuple[ToolFinding, ...]:
+    """Return what is wrong with tools, each alone and beside the others; the worst first, then by place.
+
+    `tools` are definitions of any dialect, or catalogues of them (`tools/list` results, `functions`), as Python values,
+    `ToolDefinition` or `LintTool`. What is no definition at all is a finding, too. `server` and `origin` name where they
+    come from, where they do not say so.
+    """
+    good: list[LintTool] = []
+    found: list[ToolFinding] = []
+    for number, value in enumerate(_each(tools)):
+        read = as_lint_tool(value, server=server, origin=f"{origin}[{number}]")
+        (good if isinstance(read, LintTool) else found).append(cast("Any", read))
+    for tool in good:
+        for check in CHECKS:
+            found.extend(check(tool))
+    found.extend(catalogue_findings(good))
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def _each(tools: Iterable[Any]) -> Iterable[Any]:
+    for value in [tools] if isinstance(tools, Mapping) else tools:
+        if isinstance(value, LintTool | ToolDefinition):
+            yield value
+        else:
+            yield from flatten_tools(value)
+
+
+def as_lint_tool(value: Any, *, server: str, origin: str) -> LintTool | ToolFinding:
+    """Return a definition as it is looked at, or the finding that it is none."""
+    if isinstance(value, LintTool):
+        return value
+    try:
+        tool = value if isinstance(value, ToolDefinition) else ToolDefinition.model_validate(value)
+    except ValidationError as invalid:
+        name = cast("Mapping[str, Any]", value).get("name") if isinstance(value, Mapping) else None
+        first = invalid.errors(include_url=False, include_input=False)[0]
+        severity, fix = CODES["invalid_definition"]
+        return ToolFinding(
+            code="invalid_definition",
+            severity=severity,
+            tool=name if isinstance(name, str) else "",
+            server=server,
+            where=f"{origin}#{'/'.join(map(str, first['loc']))}",
+            message=f"it is no tool definition: {first['msg'].lower()}",
+            fix=fix,
+        )
+    raw = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else tool.model_dump(exclude_none=True)
+    return LintTool(tool, raw, str(tool.declared.get("server") or server), origin)
