@@ -1,16 +1,17 @@
-"""Look at how a source has changed since it was last read: columns, types, required parameters, and how much."""
+"""Look at how a source has changed since it was last read: columns, types, what tools take, and how much."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from ctx_pipeline.audit import Finding
 from ctx_pipeline.contracts import ItemKind
+from ctx_pipeline.tools import diff
+from ctx_pipeline.tools.definition import read_content
 
 if TYPE_CHECKING:
     from ctx_pipeline.index.store import Store
@@ -39,7 +40,7 @@ class _Change:
 
 
 def schema_is_stable(store: Store, source: str, before: int) -> Finding:
-    """No table of a source lost a column or changed a type, and no tool's required parameters changed.
+    """No table of a source lost a column or changed a type, and calls of its tools that were right still are.
 
     `before` is the store's last sequence before the reading: what was recorded after it is compared with what came
     last until then. Whole tables that are gone are for `nothing_vanished`.
@@ -55,7 +56,7 @@ def schema_is_stable(store: Store, source: str, before: int) -> Finding:
             texts = old.item().content or "", new.item().content or ""
             name = change.item_id.partition(":")[2].partition("/")[2]
             if old.kind == ItemKind.TOOL.value:
-                lost.extend(_changed_parameters(name, *texts))
+                lost.extend(_broken_calls(name, *texts))
             else:
                 lost.extend(_changed_columns(name, *texts, names[(change.tenant, change.item_id)]))
     counts = {"changed": len(changes), "compared": min(len(changes), MAX_COMPARED), "drifted": len(lost)}
@@ -120,30 +121,9 @@ def _columns(text: str, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _changed_parameters(tool: str, old: str, new: str) -> Iterator[str]:
-    before, after = _required(old), _required(new)
-    for name in sorted({*before, *after}):
-        if name not in after:
-            yield f"{tool}: {name!r} is no longer required"
-        elif name not in before:
-            yield f"{tool}: {name!r} is required now"
-        elif before[name] != after[name]:
-            yield f"{tool}: {name!r} has another type"
-
-
-def _required(text: str) -> dict[str, str]:
-    """Return the required parameters of a tool and their types, as JSON text."""
-    try:
-        schema: Any = json.loads(text).get("input_schema", {})
-        required = cast("list[Any]", schema.get("required") or [])
-        properties = cast("dict[str, Any]", schema.get("properties") or {})
-        return {str(name): json.dumps(_type_of(properties.get(str(name))), sort_keys=True) for name in required}
-    except (ValueError, AttributeError, TypeError):
-        return {}
-
-
-def _type_of(schema: Any) -> Any:
-    return cast("dict[str, Any]", schema).get("type") if isinstance(schema, dict) else None
+def _broken_calls(tool: str, old: str, new: str) -> Iterator[str]:
+    for change in diff([read_content(old)], [read_content(new)]).changed:
+        yield from (f"{tool}: {text}" for text in change.broken)
 
 
 def volume_is_usual(changed: int, items: int, past: Sequence[int]) -> Finding:

@@ -19,7 +19,7 @@ PARAMETER_CHARS = 80
 MIN_SAVING = 0.1
 """A compact form that saves less than this share of the characters is not offered."""
 
-_NOTES = frozenset({"title", "description", "examples", "example", "$comment", "markdownDescription", "deprecated"})
+NOTES = frozenset({"title", "description", "examples", "example", "$comment", "markdownDescription", "deprecated"})
 """Keywords that no validator looks at."""
 _OWN_ADDRESSES = frozenset({"$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor"})
 """A schema with one of these may be referred to in ways that moving a part of it would break."""
@@ -59,6 +59,11 @@ def compact_schema(schema: Schema) -> Schema | None:
     return short if _references_hold(schema, short) else None
 
 
+def bare_schema(schema: Schema) -> Schema:
+    """Return a schema without any note: what validators look at."""
+    return _without_notes(schema, 2)
+
+
 def shorten(text: str, limit: int) -> str:
     """Return the sentences of a text that fit into `limit` characters, on one line; at least some of the first."""
     flat = " ".join(text.split())
@@ -83,7 +88,7 @@ def _without_notes(schema: Schema, depth: int) -> Schema:
         if keyword == "description" and depth == 1 and isinstance(value, str):
             words = shorten(value, PARAMETER_CHARS)
             kept |= {keyword: words} if words else {}
-        elif keyword not in _NOTES:
+        elif keyword not in NOTES:
             kept[keyword] = _inner(keyword, value, lambda part: _without_notes(part, depth + 1))
     return kept
 

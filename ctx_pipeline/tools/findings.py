@@ -73,6 +73,7 @@ class LintTool:
 
 CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     "invalid_definition": ("error", "give name, description and input_schema as MCP or OpenAI functions do"),
+    "unreadable_file": ("error", "repair the file; what is in it was not looked at"),
     # Names and descriptions
     "invalid_name": ("warn", "use 1 to 64 of A-Z a-z 0-9 _ -; other names are refused by some providers"),
     "vague_name": ("warn", "name what it does and to what: `<verb>_<object>`"),

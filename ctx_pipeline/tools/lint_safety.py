@@ -43,7 +43,7 @@ _ORDERS = tuple(
         r"\b(?:call|use|invoke|run|execute|read|send|fetch)\b",
         r"\b(?:must|always|you need to|be sure to|make sure to|required to)\b.{0,20}\b(?:call|use|invoke|run|execute|prefer)\b.{0,25}"
         r"\b(?:this|the \w+)\b.{0,20}\b(?:instead|before|first|prior|over|rather)\b",
-        r"\b(?:this tool )?(?:replaces|supersedes|overrides|takes precedence over|takes priority over)\b.{0,30}\b(?:other|all|any|every|the)\b",
+        r"\b(?:this tool )?(?:replaces|supersedes|overrides|takes precedence over|takes priority over)\b.{0,30}\b(?:tools?|functions?)\b",
         r"\b(?:never|do not|don'?t|stop) (?:use|call|using|calling)\b.{0,20}\b(?:any )?other\b",
         r"\b(?:then|also|afterwards?|additionally|next|finally|first|must|always|please|and)[, ]+(?:you (?:must|should) )?"
         r"(?:always )?(?:call|invoke|run|execute|trigger)\b(?: the)? [`'\"]?[a-z]\w*_\w+[`'\"]?",

@@ -31,7 +31,7 @@ _VAGUE_PARAMETER = re.compile(r"(?:arg|args|param|p|val|x|y|z|foo|bar|tmp|thing|
 _QUOTED = r"(?:'[\w.:/-]+'|\"[\w.:/-]+\"|`[\w.:/-]+`|“[^”]{1,30}”|「[^」]{1,30}」)"
 _JOINED = r"\s*(?:,|/|\||;|、|，|\bor\b|\band\b|或者?|和)\s*(?:(?:or|and|or else)\s+|或)?"
 _LISTED = re.compile(
-    rf"(?:one of|must be|should be|either|options?|allowed|valid|possible|can be|accepts?|supported|values?|取值|可选|枚举|之一|为)"
+    rf"(?:\b(?:one of|must be|should be|either|options?|allowed|valid|possible|can be|accepts?|supported|values?)\b|取值|可选|枚举|之一|为)"
     rf"[^.。]{{0,40}}?{_QUOTED}(?:{_JOINED}{_QUOTED})+"
     rf"|(?:one of|options(?: are)?|(?:allowed|valid|possible|supported|accepted) values(?: are)?|取值为?|可选值为?|枚举值?)\s*[:：]?\s*"
     rf"[\[({{（]?\w[\w-]*(?:\s*[,/|、，]\s*(?:or\s+|and\s+)?\w[\w-]*)+"
@@ -174,8 +174,11 @@ def _parameter_findings(tool: LintTool, root: Schema, name: str, part: Any) -> I
     target: Any = resolve(root, parameter["$ref"]) if isinstance(parameter.get("$ref"), str) else None
     words = str(parameter.get("description") or "") or str(cast("Schema", target or {}).get("description") or "")
     plain = words.strip()
-    if len(plain) < 3 or same_name(plain) == same_name(name):
+    if len(plain) < 3:
         yield tool.finding("parameter_without_description", f"{name!r} is not described", at=at)
+    elif same_name(plain) == same_name(name):
+        message = f"{name!r} is described by its name alone"
+        yield tool.finding("parameter_without_description", message, at=at, severity="info")
     if not _TYPING & parameter.keys():
         yield tool.finding("parameter_without_type", f"{name!r} has no type", at=at)
     if _takes_any_text(parameter) and _LISTED.search(plain):

@@ -25,16 +25,27 @@ def lint(tools: Iterable[Any], *, server: str = "", origin: str = "tools") -> tu
     `ToolDefinition` or `LintTool`. What is no definition at all is a finding, too. `server` and `origin` name where they
     come from, where they do not say so.
     """
-    good: list[LintTool] = []
-    found: list[ToolFinding] = []
-    for number, value in enumerate(_each(tools)):
-        read = as_lint_tool(value, server=server, origin=f"{origin}[{number}]")
-        (good if isinstance(read, LintTool) else found).append(cast("Any", read))
+    good, found = lint_tools(tools, server=server, origin=origin)
     for tool in good:
         for check in CHECKS:
             found.extend(check(tool))
     found.extend(catalogue_findings(good))
     return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def lint_tools(
+    tools: Iterable[Any], *, server: str = "", origin: str = "tools"
+) -> tuple[list[LintTool], list[ToolFinding]]:
+    """Return the definitions in a form to look at, and a finding for each value that is none."""
+    good: list[LintTool] = []
+    found: list[ToolFinding] = []
+    for number, value in enumerate(_each(tools)):
+        read = as_lint_tool(value, server=server, origin=f"{origin}[{number}]")
+        if isinstance(read, LintTool):
+            good.append(read)
+        else:
+            found.append(read)
+    return good, found
 
 
 def _each(tools: Iterable[Any]) -> Iterable[Any]:
