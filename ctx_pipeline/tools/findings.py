@@ -53,7 +53,7 @@ class LintTool:
     @property
     def is_mcp(self) -> bool:
         """Whether its dialect has annotations."""
-        return "inputSchema" in self.raw or "annotations" in self.raw
+        return "inputSchema" in self.raw or bool(self.raw.get("annotations"))
 
     def finding(
         self, code: str, message: str, *, at: str = "", others: tuple[str, ...] = (), severity: Severity | None = None

@@ -19,7 +19,8 @@ _INJECTION = tuple(
     for pattern in (
         r"\b(?:ignore|disregard|forget|override|bypass|discard|neglect|set aside)\b.{0,30}?\b(?:previous|prior|above|earlier"
         r"|preceding|existing|former|system|safety|all|any|other|your|the user'?s?)\b.{0,30}?\b(?:instructions?|prompts?|rules?"
-        r"|messages?|guidelines?|polic(?:y|ies)|directives?|restrictions?|guardrails?|context|request)\b",
+        r"|messages?|guidelines?|guidance|directions|training|polic(?:y|ies)|directives?|restrictions?|guardrails?|context|request)\b"
+        r"|\b(?:ignore|disregard|forget)\b.{0,15}\b(?:everything|anything|all|what)\b.{0,25}\b(?:above|before|previously|earlier|said|told|else)\b",
         r"\b(?:do not|don'?t|never|must not|avoid|without)\b.{0,20}\b(?:tell|telling|inform|informing|mention|mentioning|notify"
         r"|notifying|reveal|revealing|alert|alerting|disclose|disclosing|ask|asking|show|showing|let)\b.{0,25}\b(?:the )?"
         r"(?:user|human|operator|person|anyone)\b",
@@ -44,6 +45,10 @@ _ORDERS = tuple(
         r"\b(?:must|always|you need to|be sure to|make sure to|required to)\b.{0,20}\b(?:call|use|invoke|run|execute|prefer)\b.{0,25}"
         r"\b(?:this|the \w+)\b.{0,20}\b(?:instead|before|first|prior|over|rather)\b",
         r"\b(?:this tool )?(?:replaces|supersedes|overrides|takes precedence over|takes priority over)\b.{0,30}\b(?:tools?|functions?)\b",
+        r"\b(?:must|should|always|has to|needs to|required to)\b.{0,20}\bbe (?:called|used|invoked|run|executed|preferred)\b.{0,25}"
+        r"\b(?:before|first|prior|after|instead|over|whenever|every|all|any|each)\b",
+        r"\buse this (?:tool|function)\b.{0,15}\b(?:every|all|any|each|whatever|regardless|always|no matter)\b",
+        r"(?:^|[.!?;]\s*|\n\s*)(?:call|invoke|run|execute|trigger)\s+(?:the\s+)?[`'\"]?[a-z]+_\w+",
         r"\b(?:never|do not|don'?t|stop) (?:use|call|using|calling)\b.{0,20}\b(?:any )?other\b",
         r"\b(?:then|also|afterwards?|additionally|next|finally|first|must|always|please|and)[, ]+(?:you (?:must|should) )?"
         r"(?:always )?(?:call|invoke|run|execute|trigger)\b(?: the)? [`'\"]?[a-z]\w*_\w+[`'\"]?",

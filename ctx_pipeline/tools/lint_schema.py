@@ -26,6 +26,7 @@ OVERSIZE_CHARS = 6_000
 MAX_LEVELS = 5
 """Objects within objects that a model still fills in well."""
 _TYPING = frozenset({"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef"})
+_COMPOSED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 _PART_OF_ANOTHER = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
 _VAGUE_PARAMETER = re.compile(r"(?:arg|args|param|p|val|x|y|z|foo|bar|tmp|thing|stuff|data|input)\d+|[a-z]|foo|bar|thing|stuff|tmp")
 _QUOTED = r"(?:'[\w.:/-]+'|\"[\w.:/-]+\"|`[\w.:/-]+`|“[^”]{1,30}”|「[^」]{1,30}」)"
@@ -35,7 +36,8 @@ _LISTED = re.compile(
     rf"[^.。]{{0,40}}?{_QUOTED}(?:{_JOINED}{_QUOTED})+"
     rf"|(?:one of|options(?: are)?|(?:allowed|valid|possible|supported|accepted) values(?: are)?|取值为?|可选值为?|枚举值?)\s*[:：]?\s*"
     rf"[\[({{（]?\w[\w-]*(?:\s*[,/|、，]\s*(?:or\s+|and\s+)?\w[\w-]*)+"
-    rf"|\((?:one of )?\w+(?:\s*[,/|]\s*\w+){{1,}}(?:\s*,?\s+or\s+\w+)\)"
+    rf"|\((?:one of )?(?!e\.g|i\.e|such|like|for\b)\w[\w-]*(?:\s*[,|]\s*\w[\w-]*)+(?:\s*,?\s+(?:or|and)\s+\w+)?\)"
+    rf"|^\W*\w[\w-]*(?:\s*\|\s*\w[\w-]*)+\W*$|\bvalues?\s*[:：]\s*\w[\w-]*(?:\s*[,/|、，]\s*\w[\w-]*)+"
     rf"|\beither\s+\w+\s+or\s+\w+\s*(?:$|[.)])",
     re.IGNORECASE,
 )
@@ -53,13 +55,15 @@ _BOUNDS = (
 def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
     """Find what validators refuse and what models fill in wrongly."""
     schema = tool.definition.input_schema
-    if schema is None:
+    if not schema:
         yield tool.finding("missing_schema", "there is no input schema", at="input_schema")
         return
     broken = list(_invalid(tool, schema))
     yield from broken
-    if "type" in schema and types_of(schema) != ("object",):
-        yield tool.finding("schema_not_object", "the input schema is not of type object", at="input_schema/type")
+    if types_of(schema) != ("object",) and ("type" in schema or not _COMPOSED & schema.keys()):
+        severity = "error" if "type" in schema else "warn"
+        message = "the input schema is not said to be an object"
+        yield tool.finding("schema_not_object", message, at="input_schema/type", severity=severity)
     size = len(canonical_json(schema))
     if size > OVERSIZE_CHARS:
         yield tool.finding("oversize_schema", f"the input schema has {size} characters", at="input_schema")

@@ -51,7 +51,7 @@ WRITING = frozenset(
 )
 NOUNS = frozenset(
     """order book charge issue share star block comment commit reply post store place schedule register fork lock
-    release request append transfer update change""".split()
+    release request append transfer""".split()
 )
 """Verbs that write and stand in names as nouns too."""
 READING = frozenset(
