@@ -11,7 +11,7 @@ from ctx_pipeline.cli_run import Run, app, command
 if TYPE_CHECKING:
     from ctx_pipeline.cli_views import Block
     from ctx_pipeline.tools.drift import ToolDrift
-    from ctx_pipeline.tools.findings import ToolFinding
+    from ctx_pipeline.tools.findings import Severity, ToolFinding
     from ctx_pipeline.tools.review import ToolReport
 
 tools_app = typer.Typer(rich_markup_mode=None)
@@ -34,7 +34,9 @@ def tools_lint(
     run: Run,
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE...]", help="Files or folders; - reads stdin. Default: the project's own sources."),
+        typer.Argument(
+            metavar="[FILE...]", help="Files or folders; - reads stdin. Default: the project's own sources."
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="List also what could merely be better.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 for warnings, too.")] = False,
@@ -58,7 +60,7 @@ def _lint(run: Run, files: list[str], *, every: bool, strict: bool) -> None:
             {
                 "tools": report.tools,
                 "servers": report.servers,
-                "counts": {name: report.count(name) for name in ("error", "warn", "info")},
+                "counts": {level: report.count(level) for level, _ in _LEVELS},
                 "codes": report.codes,
                 "findings": report.findings,
             }
@@ -113,7 +115,7 @@ def lint_view(report: ToolReport, *, every: bool) -> list[Block]:
     return [*blocks, Words(words)]
 
 
-_LEVELS = (("error", "error"), ("warn", "warning"), ("info", "remark"))
+_LEVELS: tuple[tuple[Severity, str], ...] = (("error", "error"), ("warn", "warning"), ("info", "remark"))
 
 
 def _named(finding: ToolFinding) -> str:

@@ -153,8 +153,8 @@ def effective_values(policy: ContextPolicy, resolved: EffectivePolicy) -> list[t
     for key in ("required_types", "order", "hard_gates", "phases"):
         found.append((key, [str(part) for part in getattr(resolved, key)]))
     for key in ToolRules.model_fields:
-        if (said := getattr(resolved.tools, key)) is not None:
-            found.append((f"tools.{key}", said))
+        if (value := getattr(resolved.tools, key)) is not None:
+            found.append((f"tools.{key}", value))
     found.append(("roles", list(policy.roles)))
     for name, source in policy.sources.items():
         said: dict[str, Any] = source.model_dump(mode="json", exclude_none=True)

@@ -131,7 +131,7 @@ def _broken_calls(tool: str, old: str, new: str) -> Iterator[str]:
 
 
 def live_tools(source: str, store: Store, ledger: Ledger) -> tuple[LintTool, ...]:
-    """Return the tools of a source that are in use now, by item id; each is of the server that it names, or the source."""
+    """Return the tools of a source that are in use now, by item id; a server that they do not name is the source."""
     record = read_record(source, store, ledger)
     newest = {key: max(_in_force(record, key), key=lambda version: version.seq).seq for key in record.live()}
     items = store.read_seqs(sorted(newest.values()))

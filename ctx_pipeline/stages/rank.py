@@ -23,7 +23,7 @@ from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN
 from ctx_pipeline.stages.discover import DEPENDENCY, LEXICAL, NEIGHBOUR_DECAY, VECTOR
 from ctx_pipeline.stages.related import link_columns, spread_chunks
-from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, TOOLS, section_of
+from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, section_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -77,7 +77,10 @@ def with_shown_names(blocks: pa.Table, tools: pa.Table) -> pa.Table:
     """Return the renditions of all rows with every tool under the name that models know it by."""
     import pyarrow as pa
 
-    places, full, compact, pointer = [], [], [], []
+    places: list[int] = []
+    full: list[str] = []
+    compact: list[str | None] = []
+    pointer: list[str] = []
     for row, name, own in zip(*(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True):
         if name != own:
             content = renamed(blocks.column("full")[row].as_py().rstrip("\n"), name)
@@ -177,7 +180,7 @@ def _risk_words(risk: int, strong: float, rules: ToolRules, request: ContextRequ
 def settle(candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy) -> None:
     """Leave one tool of each name, and no more than the policy lets compete; `candidates` are in order of score.
 
-    Of tools that a model knows by one name, which say the same, the one of highest authority stays, then score, then id.
+    Of tools that a model knows by one name, the one of highest authority stays, then score, then id.
     """
     alive = [c for c in candidates if c.section == TOOLS and c.excluded is None]
     by_name: dict[str, list[Candidate]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Tools as context: one form for every dialect a tool is described in, what is wrong with it, and how it has changed."""
+"""Tools as context: one form for every dialect, what is wrong with a definition, and how it has changed."""
 
 from __future__ import annotations
 

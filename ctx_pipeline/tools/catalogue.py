@@ -104,6 +104,7 @@ def rows_by_name(tools: Mapping[int, ToolRow]) -> dict[str, list[int]]:
 
 def tool_items(table: pa.Table) -> list[tuple[int, ToolContextItem]]:
     """Return the tools of a `catalogue_table` as their contract, with their rows."""
+    rows: list[dict[str, Any]] = table.to_pylist()
     return [
         (
             entry["row"],
@@ -119,7 +120,7 @@ def tool_items(table: pa.Table) -> list[tuple[int, ToolContextItem]]:
                 return_semantics=entry["return_semantics"],
             ),
         )
-        for entry in table.to_pylist()
+        for entry in rows
     ]
 
 

@@ -21,7 +21,9 @@ MIN_SAVING = 0.1
 
 NOTES = frozenset({"title", "description", "examples", "example", "$comment", "markdownDescription", "deprecated"})
 """Keywords that no validator looks at."""
-_OWN_ADDRESSES = frozenset({"$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor"})
+_OWN_ADDRESSES = frozenset(
+    {"$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor"}
+)
 """A schema with one of these may be referred to in ways that moving a part of it would break."""
 _SENTENCE_END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!etc)(?<!vs)[.!?](?=\s|$)|[。！？；]|;(?=\s)")
 _CLAUSE_END = re.compile(r"[,:(](?=\s|$)|\s\(|[，：（、]| - ")

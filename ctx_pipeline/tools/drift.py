@@ -27,7 +27,18 @@ _LOWER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties
 """Bounds that refuse more where they are lower."""
 _HIGHER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _TEXT = ("pattern", "const", "multipleOf", "uniqueItems")
-_SHAPES = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "patternProperties", "dependentRequired", "propertyNames")
+_SHAPES = (
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "patternProperties",
+    "dependentRequired",
+    "propertyNames",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +152,14 @@ def _word_details(before: LintTool, after: LintTool) -> Iterator[Detail]:
             yield Detail(f"it has the new finding {finding.code!r}")
 
 
-def _words_of(schema: Any) -> str:
+def _words_of(value: Any) -> str:
     """Return the notes of a schema and of all within it, with their places."""
-    if not isinstance(schema, dict):
+    if not isinstance(value, dict):
         return ""
-    parts = ((show_path(path), {key: part[key] for key in sorted(NOTES & part.keys())}) for path, part in schemas(schema))
+    schema = cast("Schema", value)
+    parts = (
+        (show_path(path), {key: part[key] for key in sorted(NOTES & part.keys())}) for path, part in schemas(schema)
+    )
     return repr([(place, notes) for place, notes in parts if notes])
 
 
@@ -265,8 +279,9 @@ def _values(old: Schema, new: Schema, path: str) -> Iterator[Detail]:
     for keyword in (*_LOWER, *_HIGHER):
         least, most = old.get(keyword), new.get(keyword)
         if least != most:
-            numbers = isinstance(least, int | float) and isinstance(most, int | float)
-            tighter = most is not None and (not numbers or (most < least) == (keyword in _LOWER))
+            tighter = most is not None
+            if isinstance(least, int | float) and isinstance(most, int | float):
+                tighter = (most < least) == (keyword in _LOWER)
             yield Detail(f"{keyword!r} of {_named(path)} changed", breaking=tighter)
     for keyword in _TEXT:
         if old.get(keyword) != new.get(keyword):

@@ -18,7 +18,7 @@ class ToolFinding:
 
     code: str
     severity: Severity
-    """`error`: refused, dangerous or never right; `warn`: a model chooses or calls it wrongly; `info`: could be better."""
+    """`error`: refused, dangerous or never right; `warn`: models choose or call it wrongly; `info`: could be better."""
     tool: str
     server: str
     where: str
@@ -79,28 +79,37 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     "vague_name": ("warn", "name what it does and to what: `<verb>_<object>`"),
     "missing_description": ("error", "say what it does, when to use it and what it returns"),
     "short_description": ("warn", "say what it does, when to use it and what it returns"),
-    "long_description": ("warn", "keep what decides whether to call it; move the rest into the parameters or a document"),
+    "long_description": (
+        "warn",
+        "keep what decides whether to call it; move the rest into the parameters or a document",
+    ),
     "vague_description": ("warn", "say what it does, when to use it and what it returns"),
     "repeats_name": ("info", "say what the name does not: when to use it, limits, what it returns"),
     "name_contradicts_description": ("warn", "make name and description say the same"),
     "no_return_semantics": ("info", "say what it returns, in a sentence or in an output schema"),
     # Beside other tools
     "duplicate_name": ("error", "give every tool of a server its own name"),
-    "name_across_servers": ("warn", "nothing has to be done: packs show such tools as `server__name`; better, rename one"),
+    "name_across_servers": (
+        "warn",
+        "nothing has to be done: packs show such tools as `server__name`; better, rename one",
+    ),
     "names_collide": ("warn", "rename one, so that the names differ in more than case and separators"),
     "same_description": ("warn", "say how they differ and when to use which, or take one out"),
     "overlap": ("info", "say how they differ and when to use which, or take one out"),
     # Parameters
-    "missing_schema": ("warn", "give an input schema; without parameters: `{\"type\": \"object\", \"properties\": {}}`"),
+    "missing_schema": ("warn", 'give an input schema; without parameters: `{"type": "object", "properties": {}}`'),
     "invalid_schema": ("error", "make it valid JSON Schema (draft 2020-12 unless `$schema` says otherwise)"),
-    "schema_not_object": ("error", "arguments are an object: `\"type\": \"object\"`"),
+    "schema_not_object": ("error", 'arguments are an object: `"type": "object"`'),
     "unresolved_reference": ("error", "define what `$ref` names, inside the schema"),
     "required_unknown": ("error", "define the parameter, or take it out of `required`"),
     "required_described": ("warn", "make `required` and the description say the same"),
     "parameter_without_description": ("warn", "say what to pass, in which form"),
     "parameter_without_type": ("warn", "give its type"),
     "parameter_vague": ("warn", "name what to pass"),
-    "parameters_collide": ("error", "keep one of them, or give them names that differ in more than case and separators"),
+    "parameters_collide": (
+        "error",
+        "keep one of them, or give them names that differ in more than case and separators",
+    ),
     "array_without_items": ("warn", "say what the list holds: `items`"),
     "enum_not_declared": ("warn", "declare the values that the description lists: `enum`"),
     "enum_invalid": ("error", "list at least one value, each once and of the parameter's type"),
@@ -114,10 +123,19 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     "hints_contradict": ("error", "a tool that only reads destroys nothing: keep one of the hints"),
     "read_only_contradicted": ("error", "set `readOnlyHint` to false, or rename what only reads"),
     "destructive_unmarked": ("warn", "set `destructiveHint` to true: clients ask before such a call"),
-    "reader_marked": ("warn", "set `readOnlyHint` to true and `destructiveHint` to false, or rename what changes things"),
+    "reader_marked": (
+        "warn",
+        "set `readOnlyHint` to true and `destructiveHint` to false, or rename what changes things",
+    ),
     # Safety
-    "prompt_injection": ("error", "take the instruction out; do not use this catalogue until somebody has looked at it"),
-    "hidden_text": ("error", "take out what a person does not see; do not use this catalogue until somebody has looked"),
+    "prompt_injection": (
+        "error",
+        "take the instruction out; do not use this catalogue until somebody has looked at it",
+    ),
+    "hidden_text": (
+        "error",
+        "take out what a person does not see; do not use this catalogue until somebody has looked",
+    ),
     "mixed_scripts": ("error", "write each word in the letters of one script"),
     "data_out": ("error", "take it out: a description must not tell a model to hand data to somebody else"),
     "steers_other_tools": ("warn", "describe this tool alone; when to use which belongs in the agent's instructions"),

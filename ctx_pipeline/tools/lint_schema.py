@@ -27,21 +27,29 @@ MAX_LEVELS = 5
 """Objects within objects that a model still fills in well."""
 _TYPING = frozenset({"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef"})
 _COMPOSED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
-_PART_OF_ANOTHER = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
-_VAGUE_PARAMETER = re.compile(r"(?:arg|args|param|p|val|x|y|z|foo|bar|tmp|thing|stuff|data|input)\d+|[a-z]|foo|bar|thing|stuff|tmp")
+_PART_OF_ANOTHER = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
+)
+_VAGUE_PARAMETER = re.compile(
+    r"(?:arg|args|param|p|val|x|y|z|foo|bar|tmp|thing|stuff|data|input)\d+|[a-z]|foo|bar|thing|stuff|tmp"
+)
 _QUOTED = r"(?:'[\w.:/-]+'|\"[\w.:/-]+\"|`[\w.:/-]+`|“[^”]{1,30}”|「[^」]{1,30}」)"
 _JOINED = r"\s*(?:,|/|\||;|、|，|\bor\b|\band\b|或者?|和)\s*(?:(?:or|and|or else)\s+|或)?"
 _LISTED = re.compile(
-    rf"(?:\b(?:one of|must be|should be|either|options?|allowed|valid|possible|can be|accepts?|supported|values?)\b|取值|可选|枚举|之一|为)"
+    rf"(?:\b(?:one of|must be|should be|either|options?|allowed|valid|possible|can be|accepts?|supported|values?)\b"
+    rf"|取值|可选|枚举|之一|为)"
     rf"[^.。]{{0,40}}?{_QUOTED}(?:{_JOINED}{_QUOTED})+"
-    rf"|(?:one of|options(?: are)?|(?:allowed|valid|possible|supported|accepted) values(?: are)?|取值为?|可选值为?|枚举值?)\s*[:：]?\s*"
+    rf"|(?:one of|options(?: are)?|(?:allowed|valid|possible|supported|accepted) values(?: are)?|取值为?|可选值为?"
+    rf"|枚举值?)\s*[:：]?\s*"
     rf"[\[({{（]?\w[\w-]*(?:\s*[,/|、，]\s*(?:or\s+|and\s+)?\w[\w-]*)+"
     rf"|\((?:one of )?(?!e\.g|i\.e|such|like|for\b)\w[\w-]*(?:\s*[,|]\s*\w[\w-]*)+(?:\s*,?\s+(?:or|and)\s+\w+)?\)"
     rf"|^\W*\w[\w-]*(?:\s*\|\s*\w[\w-]*)+\W*$|\bvalues?\s*[:：]\s*\w[\w-]*(?:\s*[,/|、，]\s*\w[\w-]*)+"
     rf"|\beither\s+\w+\s+or\s+\w+\s*(?:$|[.)])",
     re.IGNORECASE,
 )
-_SAYS_REQUIRED = re.compile(r"^\W*required\b(?!\s+(?:for|when|if|only|unless|with|by))|\(required\)|必填|必须提供", re.IGNORECASE)
+_SAYS_REQUIRED = re.compile(
+    r"^\W*required\b(?!\s+(?:for|when|if|only|unless|with|by))|\(required\)|必填|必须提供", re.IGNORECASE
+)
 _SAYS_OPTIONAL = re.compile(r"^\W*optional\b|\(optional\)|（可选）|\(可选\)|^可选[，,：:。]|选填", re.IGNORECASE)
 _BOUNDS = (
     ("minimum", "maximum"),
@@ -79,11 +87,14 @@ def _at(path: Path) -> str:
 
 def _invalid(tool: LintTool, schema: Schema) -> Iterator[ToolFinding]:
     from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import best_match
     from jsonschema.validators import validator_for
 
     kind: Any = validator_for(schema, default=Draft202012Validator)
-    problem: Any = best_match(kind(kind.META_SCHEMA).iter_errors(schema))
+    # The problem nearest to the root, so that the place named is one that somebody wrote.
+    problems: list[Any] = sorted(
+        kind(kind.META_SCHEMA).iter_errors(schema), key=lambda problem: len(problem.absolute_path)
+    )
+    problem = problems[0] if problems else None
     if problem is not None:
         place = tuple(problem.absolute_path)
         message = f"it breaks the rule {'/'.join(map(str, list(problem.absolute_schema_path)[-1:]))!r} of JSON Schema"
@@ -145,7 +156,9 @@ def _value_findings(tool: LintTool, root: Schema, path: Path, part: Schema) -> I
         yield tool.finding("default_invalid", message, at=_at((*path, "default")), severity=severity)
     shown: Any = part.get("examples", [part["example"]] if "example" in part else [])
     if isinstance(shown, list) and any(not _accepts(root, part, value) for value in cast("list[Any]", shown)):
-        yield tool.finding("example_invalid", "an example is no value that the schema accepts", at=_at((*path, "examples")))
+        yield tool.finding(
+            "example_invalid", "an example is no value that the schema accepts", at=_at((*path, "examples"))
+        )
 
 
 def _without(part: Schema, key: str) -> Schema:
@@ -163,7 +176,8 @@ def _accepts(root: Schema, part: Schema, value: Any) -> bool:
         kind({**tables, **part}).validate(value)
     except ValidationError:
         return False
-    except Exception:  # noqa: BLE001 - a reference to elsewhere or a pattern of another language: not known to be wrong
+    except Exception:
+        # A reference to elsewhere, or a pattern of another language: not known to be wrong.
         return True
     return True
 

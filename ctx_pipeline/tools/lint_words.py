@@ -18,6 +18,7 @@ from ctx_pipeline.tools.words import (
     content_words,
     name_words,
     verb_of,
+    words_of,
 )
 
 SHORT_WORDS, SHORT_CHARS, SHORT_HAN = 4, 12, 6
@@ -26,11 +27,11 @@ LONG_CHARS = 800
 """Above this a description crowds out others; a third of it for Chinese. OpenAI refuses more than 1,024 characters."""
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_VAGUE_WORDS = frozenset(
+_VAGUE_WORDS = words_of(
     """do run execute exec process handle handler tool tools function func fn helper helpers misc data action
     util utils utility manage manager thing things stuff test tests foo bar baz get set go main call caller query api
     new temp tmp my item object info perform operation operations op task work it generic common custom default
-    method command cmd make use input output value general service invoke request response x y z a b c""".split()
+    method command cmd make use input output value general service invoke request response x y z a b c"""
 )
 _VAGUE_HAN = re.compile(r"^(?:处理|工具|执行|操作|数据|功能|方法|函数|通用|测试|助手|杂项)+$")
 _VAGUE_TEXT = re.compile(
@@ -50,7 +51,7 @@ def name_findings(tool: LintTool) -> Iterator[ToolFinding]:
         yield tool.finding("invalid_name", "the name has characters or a length that some providers refuse", at="name")
     words = [word for word in name_words(tool.name) if not word.isdigit()]
     says_nothing = all(word in _VAGUE_WORDS or _VAGUE_HAN.match(word) for word in words)
-    if says_nothing or (words == name_words(tool.name) and len("".join(words)) < 3 and not _HAN.search(tool.name)):
+    if says_nothing or (len("".join(words)) < 3 and not _HAN.search(tool.name)):
         yield tool.finding("vague_name", "the name does not say what the tool does", at="name")
 
 
@@ -120,7 +121,9 @@ def annotation_findings(tool: LintTool) -> Iterator[ToolFinding]:
         message = "it destroys something and does not say so"
         yield tool.finding("destructive_unmarked", message, at="annotations/destructiveHint", severity=severity)
     if does == "read" and (destructive is True or read_only is False):
-        yield tool.finding("reader_marked", "it is named like one that only reads, and marked otherwise", at="annotations")
+        yield tool.finding(
+            "reader_marked", "it is named like one that only reads, and marked otherwise", at="annotations"
+        )
 
 
 def _does(tool: LintTool) -> str | None:
@@ -132,9 +135,9 @@ def _does(tool: LintTool) -> str | None:
         return "destroy"
     if first in DESTROYING or opening.startswith(DESTROYING_ZH):
         return "destroy"
-    if words and words[0] in WRITING - NOUNS or tool.name.startswith(WRITING_ZH):
+    if (words and words[0] in WRITING - NOUNS) or tool.name.startswith(WRITING_ZH):
         return "write"
-    if words and words[0] in READING or tool.name.startswith(READING_ZH):
+    if (words and words[0] in READING) or tool.name.startswith(READING_ZH):
         # What a name calls reading and a description calls writing is not known to be either.
         return None if first in WRITING - NOUNS else "read"
     return "write" if first in WRITING - NOUNS or opening.startswith(WRITING_ZH) else None

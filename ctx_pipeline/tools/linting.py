@@ -21,9 +21,9 @@ CHECKS = (name_findings, description_findings, annotation_findings, schema_findi
 def lint(tools: Iterable[Any], *, server: str = "", origin: str = "tools") -> tuple[ToolFinding, ...]:
     """Return what is wrong with tools, each alone and beside the others; the worst first, then by place.
 
-    `tools` are definitions of any dialect, or catalogues of them (`tools/list` results, `functions`), as Python values,
-    `ToolDefinition` or `LintTool`. What is no definition at all is a finding, too. `server` and `origin` name where they
-    come from, where they do not say so.
+    `tools` are definitions of any dialect, or catalogues of them (`tools/list` results, `functions`), as Python
+    values, `ToolDefinition` or `LintTool`. What is no definition at all is a finding, too. `server` and `origin` name
+    where they come from, where they do not say so.
     """
     good, found = lint_tools(tools, server=server, origin=origin)
     for tool in good:
@@ -49,7 +49,8 @@ def lint_tools(
 
 
 def _each(tools: Iterable[Any]) -> Iterable[Any]:
-    for value in [tools] if isinstance(tools, Mapping) else tools:
+    values: Iterable[Any] = [cast("Any", tools)] if isinstance(tools, Mapping) else tools
+    for value in values:
         if isinstance(value, LintTool | ToolDefinition):
             yield value
         else:

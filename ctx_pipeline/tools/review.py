@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ctx_pipeline.errors import InvalidRequest
 from ctx_pipeline.tools.drift import ToolDrift, diff
@@ -107,9 +107,7 @@ def _report(catalogues: Sequence[_Read]) -> ToolReport:
     tools = [tool for read in catalogues for tool in read.tools]
     found = [*(finding for read in catalogues for finding in read.findings), *lint(tools)]
     servers = tuple(dict.fromkeys(tool.server for tool in tools))
-    return ToolReport(
-        len(tools), servers, tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
-    )
+    return ToolReport(len(tools), servers, tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))))
 
 
 def _read_path(path: str, server: str | None = None) -> _Read:
@@ -148,8 +146,11 @@ def _read(located: Located, server: str, limit_bytes: int) -> _Read:
         for number, record in enumerate(records):
             place = f"{found.shown}:{record.line}" if record.line else f"{found.shown}[{number}]"
             origin = found.shown if len(records) == 1 else place
-            read: Any = as_lint_tool(record.value, server=server, origin=origin)
-            (tools if isinstance(read, LintTool) else findings).append(read)
+            tool = as_lint_tool(record.value, server=server, origin=origin)
+            if isinstance(tool, LintTool):
+                tools.append(tool)
+            else:
+                findings.append(tool)
     return _Read(tuple(tools), tuple(findings))
 
 

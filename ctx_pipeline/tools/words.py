@@ -12,6 +12,12 @@ from ctx_pipeline.index.analysis import stem
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[\u3400-\u9fff]+")
 _CJK = re.compile("[\u3400-\u9fff]+")
 
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a list that is written as a text."""
+    return frozenset(text.split())
+
+
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "get": ("get", "fetch", "retrieve", "read", "obtain", "load", "view", "describe", "return", "access"),
     "list": ("list", "enumerate", "browse", "show"),
@@ -36,45 +42,107 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
 }
 """Words that people use for one another in the descriptions of tools; the first is the form that is compared."""
 
-DESTROYING = frozenset(
+DESTROYING = words_of(
     """delete remove erase destroy drop purge wipe truncate uninstall revoke terminate kill overwrite shred unpublish
-    deprovision expunge""".split()
+    deprovision expunge"""
 )
-WRITING = frozenset(
+WRITING = words_of(
     """create add insert update edit modify change set write put post patch send submit publish upload merge push
     commit approve reject assign unassign move rename copy fork star unstar mark dismiss close reopen open resolve
     unresolve lock unlock enable disable start stop restart run execute trigger cancel deploy install grant book pay
     refund transfer order buy sell place schedule register share invite archive unarchive replace import apply
     subscribe unsubscribe reply comment upsert save store sync follow unfollow block charge reprioritize
     manage make append attach detach convert withdraw deposit clear reset rollback
-    deactivate activate request""".split()
+    deactivate activate request"""
 )
-NOUNS = frozenset(
+NOUNS = words_of(
     """order book charge issue share star block comment commit reply post store place schedule register fork lock
-    release request append transfer""".split()
+    release request append transfer"""
 )
 """Verbs that write and stand in names as nouns too."""
-READING = frozenset(
+READING = words_of(
     """get list read search find fetch query lookup show view describe count check compare calculate compute
     summarize analyze preview validate verify download export explain inspect browse retrieve load estimate
-    is has exists display monitor diff render translate""".split()
+    is has exists display monitor diff render translate"""
 )
-DESTROYING_ZH = ("删除", "移除", "清空", "销毁", "撤销", "吊销", "终止", "卸载", "格式化", "覆盖", "抹除", "注销", "擦除")
+DESTROYING_ZH = (
+    "删除",
+    "移除",
+    "清空",
+    "销毁",
+    "撤销",
+    "吊销",
+    "终止",
+    "卸载",
+    "格式化",
+    "覆盖",
+    "抹除",
+    "注销",
+    "擦除",
+)
 WRITING_ZH = (
-    *("创建", "新建", "新增", "添加", "修改", "更新", "编辑", "写入", "发送", "提交", "发布", "上传", "合并", "审批", "批准"),
-    *("转账", "付款", "支付", "退款", "下单", "购买", "预订", "部署", "执行", "启动", "停止", "取消", "设置", "分配", "移动"),
+    *(
+        "创建",
+        "新建",
+        "新增",
+        "添加",
+        "修改",
+        "更新",
+        "编辑",
+        "写入",
+        "发送",
+        "提交",
+        "发布",
+        "上传",
+        "合并",
+        "审批",
+        "批准",
+    ),
+    *(
+        "转账",
+        "付款",
+        "支付",
+        "退款",
+        "下单",
+        "购买",
+        "预订",
+        "部署",
+        "执行",
+        "启动",
+        "停止",
+        "取消",
+        "设置",
+        "分配",
+        "移动",
+    ),
     *("重命名", "归档", "保存", "导入", "授权", "开通", "关闭"),
 )
 READING_ZH = (
-    *("查询", "获取", "列出", "搜索", "查找", "读取", "查看", "检索", "统计", "计算", "比较", "下载", "导出", "显示", "预览"),
+    *(
+        "查询",
+        "获取",
+        "列出",
+        "搜索",
+        "查找",
+        "读取",
+        "查看",
+        "检索",
+        "统计",
+        "计算",
+        "比较",
+        "下载",
+        "导出",
+        "显示",
+        "预览",
+    ),
     *("校验", "验证", "分析", "返回"),
 )
 _FORMS = {form: head for head, forms in SYNONYMS.items() for form in forms}
 _SHORT = {"pr": ("pull", "request"), "prs": ("pull", "request"), "url": ("link",), "id": (), "ids": ()}
-_IDLE = frozenset(
+_IDLE = words_of(
     """a an the of to for in on at by with from and or is are be it its this that these those as into via using use
-    used tool tools function please can will your you specific given existing particular about some any all has have which
-    when if not do does so such may""".split()
+    used tool tools function please can will your you specific given existing particular about some any all has have
+    which when if not do does so such may"""
 )
 
 
@@ -102,7 +170,7 @@ def same_name(name: str) -> str:
     return "".join(char for char in folded if char.isalnum()).translate(_LOOK_ALIKES)
 
 
-_LOOK_ALIKES = str.maketrans("аеорсухіѕјԁո", "aeopcyxisjdn")  # noqa: RUF001 - letters that look Latin and are not
+_LOOK_ALIKES = str.maketrans("аеорсухіѕјԁո", "aeopcyxisjdn")
 """Cyrillic and Armenian letters that look like Latin ones."""
 
 

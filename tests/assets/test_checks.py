@@ -230,7 +230,8 @@ def test_a_tool_that_changes_its_words_alone_is_a_warning_that_quotes_nothing(ho
     assert found["schema_is_stable"][0]
     with open_instance(home) as instance:
         event = instance.get_latest_materialization_event(dg.AssetKey(["sources", "tools"]))
-        assert event is not None and event.asset_materialization is not None
+        assert event is not None
+        assert event.asset_materialization is not None
         metadata = {name: value.value for name, value in event.asset_materialization.metadata.items()}
     assert metadata["tool_drift"] == {"added": ["tools/ship"], "reworded": ["tools/refund"]}
     assert (metadata["tools_added"], metadata["tools_removed"], metadata["tools_breaking"]) == (1, 0, 0)
