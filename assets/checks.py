@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ctx_pipeline.audit import CHECKS, Finding, audit_stage
-from ctx_pipeline.source_audit import schema_is_stable, volume_is_usual
+from ctx_pipeline.contracts import SourceKind
+from ctx_pipeline.source_audit import (
+    NAMED,
+    live_tools,
+    schema_is_stable,
+    tool_texts_are_stable,
+    tools_are_sound,
+    volume_is_usual,
+)
+from ctx_pipeline.tools import diff
 
 if TYPE_CHECKING:
+    from ctx_pipeline.config import SourceConfig
     from ctx_pipeline.contracts import SourceReport
     from ctx_pipeline.pipeline import Pipeline
+    from ctx_pipeline.tools.findings import LintTool
 
 READINGS = 10
 """Earlier readings of a source that say how much usually changes."""
@@ -27,11 +38,15 @@ DESCRIPTIONS = {
     "labels_are_within_scope": "Sampled rows are open to nobody to whom their item is closed.",
     "authority_is_within_policy": "Authority is 0 to 100, and no higher than the source's own.",
     "token_counts_are_exact": "Sampled token counts are what the tokenizer says of the staged text.",
-    "schema_is_stable": "No table lost a column or changed a type, and no tool's required parameters changed.",
+    "schema_is_stable": "No table lost a column or changed a type, and right calls of a tool stay right.",
     "volume_is_usual": "The reading has not added and lost far more items than the ones before.",
+    "tools_are_sound": "No tool's definition has an error that `ctx tools lint` finds.",
+    "tool_texts_are_stable": "No text of a tool changed while its parameters stayed as they were.",
 }
 SOURCE_CHECKS = ("schema_is_stable", "volume_is_usual")
-NEVER_BLOCKING = frozenset({*SOURCE_CHECKS, "every_row_has_a_scope"})
+TOOL_CHECKS = ("tools_are_sound", "tool_texts_are_stable")
+"""Checks of the sources of kind `tools` alone."""
+NEVER_BLOCKING = frozenset({*SOURCE_CHECKS, *TOOL_CHECKS, "every_row_has_a_scope"})
 
 
 def stage_check_specs(stage: str, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
@@ -42,6 +57,40 @@ def stage_check_specs(stage: str, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 def source_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     """Return what is checked of how a source has changed; both only warn."""
     return [_spec(name, key) for name in SOURCE_CHECKS]
+
+
+def tool_check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """Return what is checked of tools; both only warn. Nothing for another kind of source."""
+    return [_spec(name, key) for name in TOOL_CHECKS] if source.kind is SourceKind.TOOLS else []
+
+
+def tools_in_use(source: SourceConfig, pipeline: Pipeline) -> tuple[LintTool, ...]:
+    """Return the tools of a source as the record has them; none for another kind of source."""
+    if source.kind is not SourceKind.TOOLS:
+        return ()
+    return live_tools(source.name, pipeline.store, pipeline.ledger)
+
+
+def tool_check_results(
+    source: SourceConfig, pipeline: Pipeline, before: Sequence[LintTool]
+) -> tuple[list[dg.AssetCheckResult], dict[str, Any]]:
+    """Check the tools of a source that has been read, and say how they differ from those `before` it, for its event."""
+    if source.kind is not SourceKind.TOOLS:
+        return [], {}
+    now = tools_in_use(source, pipeline)
+    drift = diff(before, now)
+    lists = {
+        "added": drift.added,
+        "removed": drift.removed,
+        "renamed": tuple(f"{old} -> {new}" for old, new in drift.renamed),
+        "breaking": tuple(change.tool for change in drift.changed if change.breaking),
+        "reworded": tuple(change.tool for change in drift.changed if change.reworded),
+    }
+    counts = {f"tools_{name}": len(names) for name, names in lists.items()}
+    named = {name: list(names[:NAMED]) for name, names in lists.items() if names}
+    shown = {"tool_drift": dg.MetadataValue.json(named)} if named else {}
+    results = _results((tools_are_sound(now), tool_texts_are_stable(drift)))
+    return results, {**counts, "tools_changed": len(drift.changed), **shown}
 
 
 def _spec(name: str, key: dg.AssetKey) -> dg.AssetCheckSpec:

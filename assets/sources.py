@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ctx_pipeline.assets.checks import past_changes, source_check_results, source_check_specs
+from ctx_pipeline.assets.checks import (
+    past_changes,
+    source_check_results,
+    source_check_specs,
+    tool_check_results,
+    tool_check_specs,
+    tools_in_use,
+)
 from ctx_pipeline.assets.definition_check import definition_check_results, definition_check_specs
 from ctx_pipeline.assets.metadata import (
     SAMPLE_ROWS,
@@ -73,7 +80,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         with session.step(key.to_user_string()) as pipeline:
             # Before reading: what changes meanwhile looks different afterwards, and is read once more.
             look = source_fingerprint(source, pipeline.home)
-            before = pipeline.store.max_seq()
+            before, tools = pipeline.store.max_seq(), tools_in_use(source, pipeline)
             report = pipeline.refresh_source(source.name)
             if retries is not None and _is_unreachable(report):
                 _try_again(retries)
@@ -82,7 +89,8 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             sample = _sample(pipeline, source.name)
             past = past_changes(dg.AssetExecutionContext.get().instance, key)
             changes = source_check_results(pipeline, report, before, past)
-            checks = [_check(report), _vanished(report), *changes, *definition_check_results(source, pipeline)]
+            sound, drift = tool_check_results(source, pipeline, tools)
+            checks = [_check(report), _vanished(report), *changes, *definition_check_results(source, pipeline), *sound]
         if report.errors:
             message = f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
             dg.AssetExecutionContext.get().log.warning(message)
@@ -93,7 +101,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             raise _unread(source, report)
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
-            metadata={**_metadata(report, sample), **({} if look is None else {LOOK: look.digest})},
+            metadata={**_metadata(report, sample), **drift, **({} if look is None else {LOOK: look.digest})},
         )
 
     return read_source
@@ -113,6 +121,7 @@ def _check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSp
         ),
         *definition_check_specs(source, key),
         *source_check_specs(key),
+        *tool_check_specs(source, key),
     ]
 
 

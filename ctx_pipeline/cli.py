@@ -13,6 +13,7 @@ import typer
 from ctx_pipeline import cli_context, cli_operate
 from ctx_pipeline import cli_policy as cli_policy
 from ctx_pipeline import cli_publish as cli_publish
+from ctx_pipeline import cli_tools as cli_tools
 from ctx_pipeline.cli_run import Run, app, command, speak_utf8
 
 DEMO_FOLDER = "ctx-demo"

@@ -29,13 +29,13 @@ PROGRAM = "ctx"
 DEBUG_VARIABLE = "CTX_DEBUG"
 COMMAND_ORDER = (
     *("init", "demo", "build", "status", "publish", "retire", "assemble", "expand", "explain", "why", "why-not"),
-    *("replay", "diff", "items", "index", "policy", "config", "doctor", "dev"),
+    *("replay", "diff", "items", "index", "policy", "tools", "config", "doctor", "dev"),
 )
 """As help lists them: the way through a project."""
 INTERRUPTED = 130
 """128 + SIGINT, what shells report."""
 WITHOUT_IDENTITY = frozenset(
-    {"init", "demo", "build", "status", "publish", "retire", "index", "policy", "config", "doctor", "dev"}
+    {"init", "demo", "build", "status", "publish", "retire", "index", "policy", "tools", "config", "doctor", "dev"}
 )
 READER_GONE = 141
 """128 + SIGPIPE: what every Unix tool leaves behind when its reader closes early."""

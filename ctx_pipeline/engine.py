@@ -259,7 +259,7 @@ def _show(chosen: _Chosen, call: Call, view: ServingView, policy: EffectivePolic
         return transform.serve(candidate, view.reader)
 
     sections = assemble.serve(chosen.candidates, text_of, heading_tokens(call.profile.encoding), policy.order)
-    tools = assemble.capabilities(chosen.candidates, text_of)
+    tools = assemble.capabilities(chosen.candidates, text_of, view.reader.tools)
     return _Shown(sections, tools, assemble.total_tokens(sections, tools))
 
 

@@ -382,18 +382,22 @@ class Pipeline:
         return build.result("ranked", {})
 
     def transformed_items(self) -> StageResult:
-        """Write every rendition of every row."""
-        from ctx_pipeline.stages import transform
+        """Write every rendition of every row, and what is known of tools beside their text."""
+        from ctx_pipeline.stages import routing, transform
+        from ctx_pipeline.tokens import count_many
 
         build = self._inputs()
-        if not build.has("transformed"):
+        if not build.has("transformed", "tools"):
             blocks = build.derived("transformed", RENDITION_VERSION, lambda rows: transform.batch(build.items(rows)))
-            build.staging.write("transformed", blocks)
+            items = build.items(routing.tool_places(build.rows))
+            tools = routing.batch(build.rows, items, build.patches, self.config.engine.encodings[0], count_many)
+            build.staging.write("tools", tools)
+            build.staging.write("transformed", routing.with_shown_names(blocks, tools))
         return build.result("transformed", {})
 
     def budgeted_items(self) -> StageResult:
         """Write the exact token counts of every rendition."""
-        from ctx_pipeline.stages import budget
+        from ctx_pipeline.stages import budget, routing
         from ctx_pipeline.tokens import count_many
 
         build = self._inputs()
@@ -404,6 +408,11 @@ class Pipeline:
                 canonical_json([RENDITION_VERSION, *encodings]),
                 lambda rows: budget.batch(blocks.take(rows), encodings, count_many),
             )
+            # Counts are kept by item; those of a tool under another name follow from the catalogue.
+            renamed = routing.renamed_rows(build.staging.read("tools"))
+            if renamed:
+                anew = budget.batch(blocks.take(renamed), encodings, count_many)
+                counts = routing.replaced_rows(counts, renamed, anew)
             build.staging.write("budgeted", counts)
         return build.result("budgeted", {"encodings": list(self.config.engine.encodings)})
 

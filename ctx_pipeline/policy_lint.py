@@ -231,6 +231,7 @@ def _of_case(
     if not any(getattr(resolved.weights, name) for name in RankWeights.model_fields):
         message = f"all ranking weights are 0{when}, so order is by name"
         yield ("weights",), PolicyFinding("error", "weights_zero", _place(named, "weights"), message)
+    yield from _of_tools(named, when, resolved)
     if case.get("risk") == "high":
         for gate in ContextPolicy().hard_gates:
             if gate not in resolved.hard_gates:
@@ -238,6 +239,19 @@ def _of_case(
                 fix = f"add {gate.value!r} to hard_gates of a rule for risk 'high'"
                 where = _place(named, "hard_gates")
                 yield ("gate", gate.value), PolicyFinding("error", "gate_removed", where, message, fix)
+
+
+def _of_tools(
+    named: NamedPolicy, when: str, resolved: EffectivePolicy
+) -> Iterator[tuple[tuple[str, ...], PolicyFinding]]:
+    tools, where = resolved.tools, _place(named, "tools")
+    if tools.max_risk == "high" and tools.strong_relevance is not None:
+        message = f"tools.strong_relevance counts for nothing{when}: max_risk shows every tool"
+        fix = "lower max_risk, or take strong_relevance out"
+        yield ("tools_relevance",), PolicyFinding("warning", "no_effect", where, message, fix)
+    if tools.candidates == 0 and ItemKind.TOOL in resolved.required_types:
+        message = f"a tool is required and none may be a candidate{when}"
+        yield ("tools_none",), PolicyFinding("error", "type_never_given", where, message, "raise tools.candidates")
 
 
 # --- the project

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ctx_pipeline.config import ProjectConfig, load_config
-from ctx_pipeline.contracts import ContextPolicy, EffectivePolicy, RankWeights, resolve_policy
+from ctx_pipeline.contracts import ContextPolicy, EffectivePolicy, RankWeights, ToolRules, resolve_policy
 from ctx_pipeline.contracts.policy import PolicyCase
 from ctx_pipeline.errors import ConfigError, InvalidRequest
 from ctx_pipeline.policy_layers import PROFILE_NAMES, profile_layer, with_policy_files
@@ -159,6 +159,9 @@ def effective_values(policy: ContextPolicy, resolved: EffectivePolicy) -> list[t
         found.append((key, getattr(resolved, key)))
     for key in ("required_types", "order", "hard_gates", "phases"):
         found.append((key, [str(part) for part in getattr(resolved, key)]))
+    for key in ToolRules.model_fields:
+        if (value := getattr(resolved.tools, key)) is not None:
+            found.append((f"tools.{key}", value))
     found.append(("roles", list(policy.roles)))
     for name, source in policy.sources.items():
         said: dict[str, Any] = source.model_dump(mode="json", exclude_none=True)

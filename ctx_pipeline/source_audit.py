@@ -1,19 +1,24 @@
-"""Look at how a source has changed since it was last read: columns, types, required parameters, and how much."""
+"""Look at how a source has changed since it was last read: columns, types, what tools take, and how much."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from ctx_pipeline.audit import Finding
 from ctx_pipeline.contracts import ItemKind
+from ctx_pipeline.ingest import Record, Stored, read_record
+from ctx_pipeline.tools import ToolDrift, diff, lint
+from ctx_pipeline.tools.definition import read_content
+from ctx_pipeline.tools.findings import LintTool
+from ctx_pipeline.tools.linting import as_lint_tool
 
 if TYPE_CHECKING:
     from ctx_pipeline.index.store import Store
+    from ctx_pipeline.ledger import Ledger
 
 MAX_COMPARED = 200
 """Changed tables and tools whose definitions are compared in one reading; the counts say how many there were."""
@@ -39,7 +44,7 @@ class _Change:
 
 
 def schema_is_stable(store: Store, source: str, before: int) -> Finding:
-    """No table of a source lost a column or changed a type, and no tool's required parameters changed.
+    """No table of a source lost a column or changed a type, and calls of its tools that were right still are.
 
     `before` is the store's last sequence before the reading: what was recorded after it is compared with what came
     last until then. Whole tables that are gone are for `nothing_vanished`.
@@ -55,7 +60,7 @@ def schema_is_stable(store: Store, source: str, before: int) -> Finding:
             texts = old.item().content or "", new.item().content or ""
             name = change.item_id.partition(":")[2].partition("/")[2]
             if old.kind == ItemKind.TOOL.value:
-                lost.extend(_changed_parameters(name, *texts))
+                lost.extend(_broken_calls(name, *texts))
             else:
                 lost.extend(_changed_columns(name, *texts, names[(change.tenant, change.item_id)]))
     counts = {"changed": len(changes), "compared": min(len(changes), MAX_COMPARED), "drifted": len(lost)}
@@ -120,30 +125,52 @@ def _columns(text: str, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _changed_parameters(tool: str, old: str, new: str) -> Iterator[str]:
-    before, after = _required(old), _required(new)
-    for name in sorted({*before, *after}):
-        if name not in after:
-            yield f"{tool}: {name!r} is no longer required"
-        elif name not in before:
-            yield f"{tool}: {name!r} is required now"
-        elif before[name] != after[name]:
-            yield f"{tool}: {name!r} has another type"
+def _broken_calls(tool: str, old: str, new: str) -> Iterator[str]:
+    for change in diff([read_content(old)], [read_content(new)]).changed:
+        yield from (f"{tool}: {text}" for text in change.broken)
 
 
-def _required(text: str) -> dict[str, str]:
-    """Return the required parameters of a tool and their types, as JSON text."""
-    try:
-        schema: Any = json.loads(text).get("input_schema", {})
-        required = cast("list[Any]", schema.get("required") or [])
-        properties = cast("dict[str, Any]", schema.get("properties") or {})
-        return {str(name): json.dumps(_type_of(properties.get(str(name))), sort_keys=True) for name in required}
-    except (ValueError, AttributeError, TypeError):
-        return {}
+def live_tools(source: str, store: Store, ledger: Ledger) -> tuple[LintTool, ...]:
+    """Return the tools of a source that are in use now, by item id; a server that they do not name is the source."""
+    record = read_record(source, store, ledger)
+    newest = {key: max(_in_force(record, key), key=lambda version: version.seq).seq for key in record.live()}
+    items = store.read_seqs(sorted(newest.values()))
+    found: list[LintTool] = []
+    for key in sorted(newest):
+        item = items.get(newest[key])
+        if item is not None and item.kind is ItemKind.TOOL:
+            origin = item.provenance.locator.path or item.item_id
+            tool = as_lint_tool(read_content(item.content or ""), server=source, origin=origin)
+            found += [tool] if isinstance(tool, LintTool) else []
+    return tuple(found)
 
 
-def _type_of(schema: Any) -> Any:
-    return cast("dict[str, Any]", schema).get("type") if isinstance(schema, dict) else None
+def _in_force(record: Record, key: tuple[str, str]) -> Sequence[Stored]:
+    """Return the versions of an item that nothing has replaced or withdrawn; all of them where that leaves none."""
+    versions = record.stored[key]
+    patches = [record.patches.get((*key, version.version)) for version in versions]
+    kept = [
+        version
+        for version, patch in zip(versions, patches, strict=True)
+        if patch is None or (patch.marked_at is None and patch.superseded_at is None and patch.state is None)
+    ]
+    return kept or versions
+
+
+def tools_are_sound(tools: Sequence[LintTool]) -> Finding:
+    """No tool's definition has an error that `ctx tools lint` finds. Samples name tools and codes, errors first."""
+    found = lint(tools)
+    errors, warnings = (sum(finding.severity == level for finding in found) for level in ("error", "warn"))
+    counts = {"tools": len(tools), "errors": errors, "warnings": warnings, "remarks": len(found) - errors - warnings}
+    samples = tuple(f"{finding.tool}: {finding.code}" for finding in found if finding.severity != "info")
+    return Finding("tools_are_sound", not errors, False, counts, samples[:NAMED])
+
+
+def tool_texts_are_stable(drift: ToolDrift) -> Finding:
+    """No text that models read of a tool changed while what the tool takes did not."""
+    reworded = [change.tool.rpartition("/")[2] for change in drift.changed if change.reworded]
+    counts = {"changed": len(drift.changed), "reworded": len(reworded)}
+    return Finding("tool_texts_are_stable", not reworded, False, counts, tuple(reworded[:NAMED]))
 
 
 def volume_is_usual(changed: int, items: int, past: Sequence[int]) -> Finding:

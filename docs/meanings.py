@@ -70,6 +70,7 @@ EXCLUSIONS = {
     "low_rank": "It is far less relevant than the best hit, or its source loads on request only.",
     "over_budget": "There was no room left.",
     "gate_removed": "A preflight check took it out.",
+    "not_routed": "A tool that this phase, this risk or the policy does not show (`policy.tools`).",
 }
 
 GATES = {

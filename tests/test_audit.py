@@ -282,7 +282,7 @@ def test_lost_columns_and_changed_types_are_named(tmp_path: Path):
     assert read(home, "db").passed
 
 
-def test_changed_required_parameters_of_a_tool_are_named(tmp_path: Path):
+def test_what_breaks_calls_of_a_tool_is_named(tmp_path: Path):
     home = Home(tmp_path, {"tools": {"kind": "tools", "path": "tools.json"}})
 
     def tool(required: list[str], **types: str) -> None:
@@ -292,12 +292,15 @@ def test_changed_required_parameters_of_a_tool_are_named(tmp_path: Path):
 
     tool(["order"], order="string", note="string")
     assert read(home, "tools").passed
-    tool(["order"], order="string", note="integer")
+    tool(["order"], order="string", note="string", place="string")
     assert read(home, "tools").passed
-    tool(["order", "note"], order="integer", note="integer")
-    assert read(home, "tools").samples == ("refund: 'note' is required now", "refund: 'order' has another type")
-    tool([], order="integer")
-    assert read(home, "tools").counts["drifted"] == 2
+    tool(["order", "note"], order="integer", note="string", place="string")
+    assert read(home, "tools").samples == (
+        "refund: 'note' is required now",
+        "refund: the type of 'order' was changed: string became integer",
+    )
+    tool([], order="integer", place="string")
+    assert read(home, "tools").samples == ("refund: 'note' was removed",)
 
 
 @pytest.mark.parametrize(

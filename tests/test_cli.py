@@ -128,6 +128,8 @@ def test_the_commands_are_the_documented_ones():
         "policy lint",
         "policy show",
         "policy diff",
+        "tools lint",
+        "tools diff",
     }
 
 

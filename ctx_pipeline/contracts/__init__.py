@@ -42,6 +42,7 @@ from ctx_pipeline.contracts.policy import (
     RankWeights,
     SourcePolicy,
     SourceScope,
+    ToolRules,
     WeightChange,
 )
 from ctx_pipeline.contracts.policy_case import EffectivePolicy, resolve_policy
@@ -141,6 +142,7 @@ __all__ = [
     "SourceScope",
     "Task",
     "ToolContextItem",
+    "ToolRules",
     "Trust",
     "UtcDatetime",
     "WeightChange",

@@ -120,6 +120,7 @@ class Exclusion(StrEnum):
     LOW_RANK = "low_rank"
     OVER_BUDGET = "over_budget"
     GATE_REMOVED = "gate_removed"
+    NOT_ROUTED = "not_routed"
 
 
 PERMISSION_CODES = tuple(Exclusion)[:7]

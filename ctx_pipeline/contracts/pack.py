@@ -49,7 +49,14 @@ class Capability(Contract):
     input_schema: dict[str, Any]
     tokens: Tokens
     risk_level: str
+    """`low` reads, `medium` writes, `high` may not be undone."""
     schema_hash: str
+    rendition: Rendition = Rendition.FULL
+    """`compact`: descriptions are shorter, and the same arguments are accepted."""
+    server: str | None = None
+    """Who offers it. None: the caller, or an index that does not say."""
+    tool_name: str | None = None
+    """What `server` calls it; differs from `name` where two servers have a tool of that name. None: as `name`."""
 
 
 class ConflictSide(Contract):

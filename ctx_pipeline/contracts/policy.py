@@ -92,6 +92,19 @@ class WeightChange(Contract):
     recency: float | None = None
 
 
+class ToolRules(Contract):
+    """Which tools of the catalogue are shown. Seeing a tool never grants it."""
+
+    max_risk: Risk | None = None
+    """Riskiest tools that are shown: `low` reads, `medium` writes, `high` may not be undone. None: `medium` in phases
+    that only look around (`discover`, `explore`, `understand`, `verify`) and where little is at stake, else `high`."""
+    strong_relevance: Share | None = None
+    """A riskier tool is shown all the same when it is more relevant than this, from 0 to 1. None: 0.7, and never where
+    `max_risk` is given."""
+    candidates: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    """Most tools that compete for the model's `tool_schema_budget`. None: every one that is relevant."""
+
+
 class PolicyChange(Contract):
     """What a rule sets; what it does not name keeps its value."""
 
@@ -115,6 +128,8 @@ class PolicyChange(Contract):
     """True: items past their source's fail window stay out."""
     max_observation_tokens: Annotated[int, Field(ge=16)] | None = None
     """A single observation above this is shown in its compact rendition."""
+    tools: ToolRules | None = None
+    """Which tools are shown."""
 
 
 class PolicyRule(Contract):
@@ -147,7 +162,7 @@ class PolicyRule(Contract):
         found: dict[str, Any] = {}
         for key in PolicyChange.model_fields:
             value: Any = getattr(self.set, key)
-            if isinstance(value, WeightChange):
+            if isinstance(value, WeightChange | ToolRules):
                 value = value.model_dump(exclude_none=True)
             if isinstance(value, dict):
                 found |= {f"{key}.{part}": inner for part, inner in cast("dict[str, Any]", value).items()}
@@ -208,7 +223,7 @@ class SourcePolicy(Contract):
     """What agents that work is delegated to see of it. Stored and checked, not used yet."""
 
 
-ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value")
+ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value", "tools")
 """Fields that `policy_version` counts only where they are not the default: a policy from before them keeps its
 version."""
 
@@ -252,6 +267,8 @@ class ContextPolicy(Contract):
     """Exceptions for tasks, phases, roles, models and risks."""
     sources: dict[Text, SourcePolicy] = {}
     """How sources are treated, by name or kind; the name wins."""
+    tools: ToolRules | None = None
+    """Which tools are shown."""
 
     @cached_property
     def policy_version(self) -> str:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ctx_pipeline.contracts.codes import GateCheck, ItemKind, Trust
-from ctx_pipeline.contracts.policy import ContextPolicy, DataSection, PolicyRule, RankWeights
+from ctx_pipeline.contracts.policy import ContextPolicy, DataSection, PolicyRule, RankWeights, ToolRules
 
 DEFAULT_PHASE = "default"
 
@@ -32,6 +32,7 @@ class EffectivePolicy:
     max_observation_tokens: int
     required_types: tuple[ItemKind, ...]
     order: tuple[DataSection, ...]
+    tools: ToolRules
     max_budgets: Mapping[str, int | float]
     """Most tokens, or share of the target, by name or kind of source."""
     rules: tuple[str, ...]
@@ -70,6 +71,7 @@ def resolve_policy(
         trust_floor=policy.trust_floor,
         shares={**policy.shares, **_below("shares", values)},
         weights=policy.weights.model_copy(update=_below("weights", values)) if values else policy.weights,
+        tools=(policy.tools or ToolRules()).model_copy(update=_below("tools", values)),
         max_budgets={name: rule.max_budget for name, rule in policy.sources.items() if rule.max_budget is not None},
         rules=tuple(rule.label for rule in applied),
         origins=origins,

@@ -82,11 +82,12 @@ def _word_terms(word: str) -> tuple[str, ...]:
         return ()
     parts = [part.lower() for part in _HUMP.findall(word)]
     if len(parts) < 2:
-        return (_stem(whole),)
-    return (_stem(whole), *(_stem(part) for part in parts if part not in STOP_WORDS))
+        return (stem(whole),)
+    return (stem(whole), *(stem(part) for part in parts if part not in STOP_WORDS))
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """Return the stem of an English word in lower case."""
     stemmer: Any = getattr(_local, "stemmer", None)
     if stemmer is None:
         import Stemmer

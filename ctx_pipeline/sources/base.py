@@ -82,7 +82,7 @@ def read_source(
     addressed = source.kind is SourceKind.WEB and source.url is not None
     if not source.path and not addressed:
         raise ConfigError("the source has no path", where=where, fix="set path to a file, a folder or a glob")
-    found = _with(_locate(source, home), replaced)
+    found = _with(locate_source(source, home), replaced)
     adapter: Adapter = _load(ADAPTERS[source.kind])
     batch = adapter(found.files, origin)
     return replace(
@@ -92,7 +92,8 @@ def read_source(
     )
 
 
-def _locate(source: SourceConfig, home: Path) -> Located:
+def locate_source(source: SourceConfig, home: Path) -> Located:
+    """Return the files of a source that has a path; none where it has none."""
     if not source.path:
         return Located()
     if "://" not in source.path:

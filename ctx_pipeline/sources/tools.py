@@ -22,7 +22,9 @@ TOOL_SUFFIXES = (".json", ".jsonl", ".snap")
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
+class ToolRecord:
+    """One value that should be a tool, and the line it stands on where each has its own."""
+
     value: Any
     line: int | None
 
@@ -30,8 +32,10 @@ class _Record:
 def read_tools(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
     """Turn each tool into an item `tool:<source>/<name>` whose content is its canonical JSON.
 
-    The content has `name`, `description`, `input_schema` and `annotations`, and `output_schema` where the tool has
-    one. A name that comes again with another definition is reported and the first is kept.
+    Where a catalogue names its server, the item is `tool:<source>/<server>/<name>`.
+
+    The content is that of `tool_content`. A name that comes again with another definition is reported and the first
+    is kept.
     """
     batch = BatchBuilder()
     kept: dict[str, ContextItem] = {}
@@ -40,7 +44,7 @@ def read_tools(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
             batch.skip(found, f"suffix {suffix_of(found)!r} is not a tool definition")
             continue
         batch.open(found)
-        records = _records(found, origin.limit_bytes)
+        records = tool_records(found, origin.limit_bytes)
         if isinstance(records, FileError):
             batch.fail(found, records)
             continue
@@ -60,14 +64,15 @@ def read_tools(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
     return batch.build()
 
 
-def _records(found: FoundFile, limit_bytes: int) -> tuple[_Record, ...] | FileError:
+def tool_records(found: FoundFile, limit_bytes: int) -> tuple[ToolRecord, ...] | FileError:
+    """Return what a file holds, not checked yet: JSON, or JSON on each line."""
     text = read_text(found, limit_bytes)
     if isinstance(text, FileError):
         return text
     if not text.strip():
         return ()
     try:
-        return tuple(_Record(tool, None) for tool in flatten_tools(load_json(text)))
+        return tuple(ToolRecord(tool, None) for tool in flatten_tools(load_json(text)))
     except JsonProblem as whole:
         problem = whole
     try:
@@ -78,7 +83,7 @@ def _records(found: FoundFile, limit_bytes: int) -> tuple[_Record, ...] | FileEr
         return FileError(path=found.shown, line=error.line, code=FileCode.BAD_JSON, message=error.message)
 
 
-def _json_lines(text: str) -> Iterator[_Record]:
+def _json_lines(text: str) -> Iterator[ToolRecord]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -86,10 +91,10 @@ def _json_lines(text: str) -> Iterator[_Record]:
             value = load_json(line)
         except JsonProblem as problem:
             raise JsonProblem(number, problem.message) from None
-        yield from (_Record(tool, number) for tool in flatten_tools(value))
+        yield from (ToolRecord(tool, number) for tool in flatten_tools(value))
 
 
-def _item(found: FoundFile, record: _Record, origin: Origin) -> ContextItem | FileError:
+def _item(found: FoundFile, record: ToolRecord, origin: Origin) -> ContextItem | FileError:
     try:
         tool = ToolDefinition.model_validate(record.value)
     except ValidationError as problem:
@@ -99,7 +104,7 @@ def _item(found: FoundFile, record: _Record, origin: Origin) -> ContextItem | Fi
     draft = Draft(
         found=found,
         kind=ItemKind.TOOL,
-        name=tool.name,
+        name=f"{server}/{tool.name}" if (server := tool.declared.get("server")) else tool.name,
         title=tool.name,
         content=content,
         subject=f"tool:{tool.name}",

@@ -11,12 +11,15 @@ from ctx_pipeline.contracts import (
     PackItem,
     PackSection,
     PrefixInfo,
+    Rendition,
 )
 from ctx_pipeline.contracts.render import sections_text
 from ctx_pipeline.index.artifact import Staging, publish_artifact
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS, SectionSpec, in_order
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
+from ctx_pipeline.tools.catalogue import ToolRow
+from ctx_pipeline.tools.traits import RISKS, risk_of
 
 COMPACTION_VERSION = "compact-1"
 
@@ -76,31 +79,30 @@ def _pack_item(candidate: Candidate, text: str) -> PackItem:
     )
 
 
-def capabilities(candidates: Sequence[Candidate], text_of: Callable[[Candidate], str]) -> tuple[Capability, ...]:
+def capabilities(
+    candidates: Sequence[Candidate], text_of: Callable[[Candidate], str], known: Mapping[int, ToolRow]
+) -> tuple[Capability, ...]:
     """Return the selected tools in a stable order, so that they do not break a provider's cache."""
     tools = sorted((c for c in candidates if c.selected and c.section == TOOLS), key=lambda c: (c.item_id, c.version))
-    return tuple(_capability(tool, text_of(tool)) for tool in tools)
+    return tuple(_capability(tool, text_of(tool), known.get(tool.row)) for tool in tools)
 
 
-def _capability(tool: Candidate, text: str) -> Capability:
+def _capability(tool: Candidate, text: str, known: ToolRow | None) -> Capability:
     schema: dict[str, Any] = json.loads(text)
-    annotations: dict[str, Any] = schema.get("annotations") or {}
+    name, description = str(schema.get("name", tool.title)), str(schema.get("description") or "")
     return Capability(
         item_id=tool.item_id,
         version=tool.version,
-        name=str(schema.get("name", tool.title)),
-        description=str(schema.get("description") or ""),
+        name=name,
+        description=description,
         input_schema=schema.get("input_schema") or {},
         tokens=tool.cost,
-        risk_level=_risk_level(annotations),
+        risk_level=RISKS[known.risk] if known else risk_of(name, description, schema.get("annotations") or {}),
         schema_hash=short_hash(text, 16),
+        rendition=tool.rendition or Rendition.FULL,
+        server=None if known is None else known.server,
+        tool_name=None if known is None else known.tool_name,
     )
-
-
-def _risk_level(annotations: Mapping[str, Any]) -> str:
-    if annotations.get("destructiveHint"):
-        return "high"
-    return "low" if annotations.get("readOnlyHint") else "medium"
 
 
 def prefix_of(sections: Sequence[PackSection]) -> PrefixInfo:

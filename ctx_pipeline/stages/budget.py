@@ -29,6 +29,7 @@ from ctx_pipeline.stages.window import (
     limits_of,
     open_window,
     plan,
+    spend_called,
     spend_first,
     spend_protected,
     spend_required,
@@ -159,6 +160,7 @@ def prepare(
     spend_protected(alive, window)
     spend_required(alive, request, window)
     _complete_groups(alive, request, window)
+    spend_called(alive, window)
     required = window.used
     planned = plan(policy, limits)
     spend_first([c for c in alive if c.when_to_load == _ALWAYS], window, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,11 +15,13 @@ from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Message,
 from ctx_pipeline.errors import InvalidRequest
 from ctx_pipeline.index.catalogue import Row, edges, subjects
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
+from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, repair_json, short_hash
+from ctx_pipeline.tools.compact import compact_tool
 from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
 
 if TYPE_CHECKING:
@@ -102,6 +105,9 @@ def serve(
     for code in (WhenToLoad.ALWAYS, WhenToLoad.PREFETCH):
         for row in found.permitted(view.reader.always_rows(viewer.tenant, WHEN.index(code)).tolist()):
             found.add(row, code.value)
+    if request.messages and request.tools is None:
+        for row in found.permitted(routing.called_rows(view.reader, request)):
+            found.add(row, routing.REFERENCED)
     dense = dict(zip(hits.dense_rows.tolist(), hits.dense_scores.tolist(), strict=True))
     lexical = dict(zip(*hits.lexical, strict=True))
     for row in dense:
@@ -197,7 +203,8 @@ class _Finder:
                     trust=labels[scopes[at]].trust,
                     protected=section == "policy",
                     when_to_load=WHEN_NAMES[facts.whens[at]],
-                    tokens=(full, compact, pointer),
+                    # A pointer to a tool cannot be called.
+                    tokens=(full, compact, 0 if section == TOOLS else pointer),
                     verified_at=facts.verified_at[at],
                     fail_after=source["fail_after"],
                     content=facts.contents[at],
@@ -365,7 +372,7 @@ def _offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Cand
                 fix="give every tool its own name",
                 code="invalid_tool",
             )
-        full = content + "\n"
+        full, compact = content + "\n", _compact_line(content)
         made.append(
             Candidate(
                 item_id=f"{ItemKind.TOOL.value}:{REQUEST_SOURCE}/{name}",
@@ -376,13 +383,20 @@ def _offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Cand
                 section=TOOLS,
                 authority=50,
                 trust=Trust.USER.value,
-                tokens=(tokens_of(full), 0, 0),
-                blocks=Blocks(full=full, compact=None, pointer=""),
+                tokens=(tokens_of(full), 0 if compact is None else tokens_of(compact), 0),
+                blocks=Blocks(full=full, compact=compact, pointer=""),
                 order=number,
                 discovered_by=[REQUEST_SOURCE],
             )
         )
     return made
+
+
+@lru_cache(maxsize=1_024)
+def _compact_line(content: str) -> str | None:
+    """Return a tool's compact rendition; callers offer the same tools again and again."""
+    short = compact_tool(content)
+    return None if short is None else short + "\n"
 
 
 def _task_text(request: ContextRequest) -> str:

@@ -18,11 +18,12 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock
+from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN
 from ctx_pipeline.stages.discover import DEPENDENCY, LEXICAL, NEIGHBOUR_DECAY, VECTOR
 from ctx_pipeline.stages.related import link_columns, spread_chunks
-from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, TOOLS, section_of
+from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, section_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +107,7 @@ def serve(
     refreshed: Mapping[str, int],
     request: ContextRequest,
 ) -> Ranked:
-    """Score the candidates that are still in, fold duplicates and tools of one name, resolve conflicts.
+    """Score the candidates that are still in, route tools, fold duplicates, resolve conflicts.
 
     `refreshed` says when each source was last read, in microseconds. Order: descending score, ties by item id and
     version; excluded candidates keep their place at the end.
@@ -121,11 +122,11 @@ def serve(
             candidate.score = 1.0
     alive.sort(key=lambda candidate: (-candidate.score, candidate.item_id, candidate.version))
     _layer_instructions(indexed, request)
-    _prefer_offered_tools(indexed, request)
+    routing.serve(indexed, view.reader.tools, policy, request)
     _fold_duplicates(indexed)
     conflicts = _resolve_conflicts([c for c in alive if c.excluded is None], view.reader)
     _cut_low_rank(indexed, policy)
-    _fold_namesake_tools(alive)
+    routing.settle(alive, view.reader.tools, policy)
     excluded = [candidate for candidate in candidates if candidate.excluded is not None]
     excluded.sort(key=lambda candidate: (candidate.item_id, candidate.version))
     return Ranked([*(c for c in alive if c.excluded is None), *excluded], conflicts)
@@ -197,16 +198,6 @@ def _layer_instructions(candidates: Sequence[Candidate], request: ContextRequest
                 candidate.counterfactual = f"applies to files under {folder}/: name the file at hand in state.path"
 
 
-def _prefer_offered_tools(candidates: Sequence[Candidate], request: ContextRequest) -> None:
-    """A caller that offers its own tools gets none of the catalogue's."""
-    if request.tools is None:
-        return
-    for candidate in candidates:
-        if candidate.section == TOOLS and candidate.excluded is None:
-            candidate.excluded = Exclusion.LOW_RANK
-            candidate.counterfactual = "the request offers its own tools"
-
-
 def _fold_duplicates(candidates: Sequence[Candidate]) -> None:
     """Of items with the same text, keep one that may instruct, then highest authority, then score, then id."""
     by_content: dict[int, list[Candidate]] = defaultdict(list)
@@ -219,19 +210,6 @@ def _fold_duplicates(candidates: Sequence[Candidate]) -> None:
             for loser in group[1:]:
                 loser.excluded = Exclusion.DUPLICATE
                 loser.counterfactual = f"same text as {group[0].item_id}"
-
-
-def _fold_namesake_tools(candidates: Sequence[Candidate]) -> None:
-    """Of tools with one name, which a model could not tell apart, keep highest authority, then score, then id."""
-    by_name: dict[str, list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
-        if candidate.section == TOOLS and candidate.excluded is None:
-            by_name[candidate.title].append(candidate)
-    for group in by_name.values():
-        kept, *losers = sorted(group, key=lambda c: (-c.authority, -c.score, c.item_id, c.version))
-        for loser in losers:
-            loser.excluded = Exclusion.DUPLICATE
-            loser.counterfactual = f"same tool name as {kept.item_id}"
 
 
 def _resolve_conflicts(candidates: Sequence[Candidate], reader: ArtifactReader) -> tuple[ConflictRecord, ...]:
@@ -290,7 +268,7 @@ def _cut_low_rank(candidates: Sequence[Candidate], policy: EffectivePolicy) -> N
     best = max((candidate.features["relevance"] for candidate in alive), default=0.0)
     floor = best * policy.min_relevance
     for candidate in alive:
-        if candidate.when_to_load in _PROACTIVE:
+        if candidate.when_to_load in _PROACTIVE or routing.REFERENCED in candidate.discovered_by:
             continue
         relevance = candidate.features["relevance"]
         least = floor * min(1.0, DENSE_WEIGHTS.get(candidate.kind, DENSE_WEIGHT) / DENSE_WEIGHT)

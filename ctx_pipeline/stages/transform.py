@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ctx_pipeline.contracts import ContextItem, ItemKind, Rendition
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.tools.compact import compact_tool
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def render_item(item: ContextItem) -> Blocks:
-    """Return every rendition of an item; a tool's full rendition is its schema as one line of JSON."""
+    """Return every rendition of an item; a tool's full and compact ones are one line of JSON each."""
     content = item.content if item.content is not None else item.content_ref or ""
     labels = BlockLabels(
         item_id=item.item_id,
@@ -30,7 +31,8 @@ def render_item(item: ContextItem) -> Blocks:
     )
     blocks = make_blocks(labels, content)
     if item.kind is ItemKind.TOOL:
-        return Blocks(full=content + "\n", compact=None, pointer=blocks.pointer)
+        short = compact_tool(content)
+        return Blocks(full=content + "\n", compact=None if short is None else short + "\n", pointer=blocks.pointer)
     return blocks
 
 

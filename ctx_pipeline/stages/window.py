@@ -17,6 +17,7 @@ from ctx_pipeline.contracts import (
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.stages.allocate import Purse
 from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.routing import REFERENCED
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS
 
 SHARE_OF_SECTION = {section.name: section.share for section in SECTIONS} | {TOOLS: TOOLS}
@@ -74,8 +75,8 @@ def choices_of(candidate: Candidate, most_observation: int) -> tuple[tuple[Rendi
     """Return the renditions in which a candidate may be shown, largest first, with their tokens."""
     full, compact, pointer = candidate.tokens
     if candidate.section == TOOLS:
-        # A tool is its schema; half of one cannot be called.
-        return ((_FULL, full),) if full else ()
+        # Both forms of a tool can be called with the same arguments; a pointer cannot.
+        return tuple(choice for choice in ((_FULL, full), (_COMPACT, compact)) if choice[1])
     if candidate.when_to_load == _JUST_IN_TIME:
         return ((_POINTER, pointer),) if pointer else ()
     if compact:
@@ -217,6 +218,18 @@ def spend_required(alive: Sequence[Candidate], request: ContextRequest, window: 
             if choice is not None:
                 window.take(candidate, *choice, reason="required type")
                 break
+
+
+def spend_called(alive: Sequence[Candidate], window: Window) -> None:
+    """Take the tools that the conversation has called: whole where all of them fit, else in their compact rendition."""
+    tools = [candidate for candidate in alive if REFERENCED in candidate.discovered_by and not candidate.selected]
+    room = min(window.limits.usable - window.used, window.tool_purse.left)
+    whole = sum(candidate.tokens[0] for candidate in tools) <= room
+    for candidate in tools:
+        rendition, tokens = choices_of(candidate, candidate.tokens[0])[0 if whole else -1]
+        if tokens <= room:
+            window.take(candidate, rendition, tokens, "history refers to it")
+            room -= tokens
 
 
 def spend_first(candidates: Sequence[Candidate], window: Window, planned: Mapping[str, int] | None) -> None:

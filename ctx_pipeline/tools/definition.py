@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any, cast
 
@@ -10,6 +11,7 @@ from pydantic import AliasChoices, Field
 from ctx_pipeline.contracts import ImportedContract
 from ctx_pipeline.contracts.base import Text
 from ctx_pipeline.text import canonical_json, normalise
+from ctx_pipeline.tools.traits import phases_of
 
 
 class ToolDefinition(ImportedContract):
@@ -24,6 +26,20 @@ class ToolDefinition(ImportedContract):
         default=None, validation_alias=AliasChoices("outputSchema", "output_schema")
     )
     annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = Field(default=None, validation_alias=AliasChoices("_meta", "meta"))
+    server: Text | None = None
+    """The MCP server that offers it, where the catalogue says so."""
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """What of `_meta` counts: `server`, and the `phases` in which the tool is offered."""
+        meta, found = self.meta or {}, dict[str, Any]()
+        server = meta.get("server") or self.server
+        if isinstance(server, str) and server.strip():
+            found["server"] = server.strip()
+        if phases := phases_of(self.annotations or {}, meta):
+            found["phases"] = list(phases)
+        return found
 
 
 def flatten_tools(value: Any) -> Iterator[Any]:
@@ -36,7 +52,7 @@ def flatten_tools(value: Any) -> Iterator[Any]:
         mapping = cast("dict[str, Any]", value)
         for key in ("tools", "result", "functions"):
             if isinstance(mapping.get(key), dict | list) and "name" not in mapping:
-                yield from flatten_tools(mapping[key])
+                yield from _of_server(mapping, flatten_tools(mapping[key]))
                 return
         if mapping.get("type", "function") == "function" and isinstance(mapping.get("function"), dict):
             yield mapping["function"]
@@ -44,10 +60,30 @@ def flatten_tools(value: Any) -> Iterator[Any]:
     yield value
 
 
+def _of_server(catalogue: dict[str, Any], tools: Iterator[Any]) -> Iterator[Any]:
+    """Name the server of tools whose catalogue says it: `server`, or MCP's `serverInfo`."""
+    server: Any = catalogue.get("serverInfo") or catalogue.get("server")
+    if isinstance(server, dict):
+        server = cast("dict[str, Any]", server).get("name")
+    for tool in tools:
+        named = isinstance(server, str) and isinstance(tool, dict) and "server" not in tool
+        yield {**cast("dict[str, Any]", tool), "server": server} if named else tool
+
+
+def read_content(content: str) -> dict[str, Any]:
+    """Return what `tool_content` wrote; an item that holds no definition gives an empty one."""
+    try:
+        value: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def tool_content(tool: ToolDefinition) -> str:
     """Return a tool as the one line of JSON that is hashed, counted and shown.
 
-    It has `name`, `description`, `input_schema` and `annotations`, and `output_schema` where the tool has one.
+    It has `name`, `description`, `input_schema` and `annotations`, and `output_schema` and what counts of `_meta`
+    where the tool has them.
     """
     definition: dict[str, Any] = {
         "name": tool.name,
@@ -57,4 +93,6 @@ def tool_content(tool: ToolDefinition) -> str:
     }
     if tool.output_schema is not None:
         definition["output_schema"] = tool.output_schema
+    if tool.declared:
+        definition["_meta"] = tool.declared
     return normalise(canonical_json(definition))

@@ -1,0 +1,200 @@
+"""Routing: which tools of the catalogue a call may show. The batch half says what each tool is like.
+
+What a model sees is not what it may do: whoever runs a tool decides about that again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, ToolRules
+from ctx_pipeline.index.catalogue import Row
+from ctx_pipeline.security.visibility import NEVER, STATE_LIVE
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.sections import TOOLS
+from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table, renamed
+from ctx_pipeline.tools.compact import compact_tool
+from ctx_pipeline.tools.traits import RISKS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ctx_pipeline.contracts import ContextItem
+    from ctx_pipeline.index.overlay import ItemKey, Patch
+    from ctx_pipeline.index.reader import ArtifactReader
+
+REFERENCED = "history"
+"""How a tool was found that the conversation has called."""
+LOOKING_PHASES = frozenset({"discover", "explore", "understand", "verify"})
+"""Phases in which nothing is changed."""
+STRONG_RELEVANCE = 0.7
+"""Above this a tool is what the task asks for, so that its risk is no reason to hide it."""
+ANY_PHASE = "default"
+"""The phase of a caller that names none."""
+
+
+def batch(
+    rows: Sequence[Row],
+    items: Sequence[ContextItem],
+    patches: Mapping[ItemKey, Patch],
+    encoding: str,
+    count_many: CountMany,
+) -> pa.Table:
+    """Return what is known of each tool beside its text (`catalogue_table`); `items` are those of `tool_places`."""
+    newest = {row.key: at for at, row in enumerate(rows)}
+    tools = [
+        CatalogueTool(
+            row=at,
+            item_id=rows[at].item_id,
+            title=rows[at].title,
+            tenant=rows[at].tenant,
+            source=rows[at].source,
+            content=item.content or "{}",
+            live=newest[rows[at].key] == at and not _is_withdrawn(rows[at], patches),
+        )
+        for at, item in zip(tool_places(rows), items, strict=True)
+    ]
+    return catalogue_table(tools, encoding, count_many)
+
+
+def tool_places(rows: Sequence[Row]) -> list[int]:
+    """Return which rows are tools."""
+    return [at for at, row in enumerate(rows) if row.kind == ItemKind.TOOL.value]
+
+
+def _is_withdrawn(row: Row, patches: Mapping[ItemKey, Patch]) -> bool:
+    found = (patches.get((row.tenant, row.item_id, version)) for version in (None, row.version))
+    return any(
+        patch.state not in (None, STATE_LIVE) or patch.retired_at not in (None, NEVER)
+        for patch in found
+        if patch is not None
+    )
+
+
+def with_shown_names(blocks: pa.Table, tools: pa.Table) -> pa.Table:
+    """Return the renditions of all rows with every tool under the name that models know it by."""
+    import pyarrow as pa
+
+    places: list[int] = []
+    full: list[str] = []
+    compact: list[str | None] = []
+    pointer: list[str] = []
+    for row, name, own in zip(*(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True):
+        if name != own:
+            content = renamed(blocks.column("full")[row].as_py().rstrip("\n"), name)
+            places.append(row)
+            full.append(content + "\n")
+            compact.append(_line(compact_tool(content)))
+            pointer.append(blocks.column("pointer")[row].as_py())
+    patch = {"full": full, "compact": compact, "pointer": pointer}
+    columns = {name: pa.array(values, blocks.schema.field(name).type) for name, values in patch.items()}
+    return replaced_rows(blocks, places, pa.table(columns))
+
+
+def renamed_rows(tools: pa.Table) -> list[int]:
+    """Return the rows whose renditions do not follow from their items alone, because their tools are renamed."""
+    names = zip(*(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True)
+    return [row for row, name, own in names if name != own]
+
+
+def replaced_rows(table: pa.Table, places: Sequence[int], rows: pa.Table) -> pa.Table:
+    """Return a table with `rows` at `places`."""
+    import pyarrow as pa
+
+    if not places:
+        return table
+    order = list(range(table.num_rows))
+    for number, place in enumerate(places):
+        order[place] = table.num_rows + number
+    return pa.concat_tables([table, rows]).combine_chunks().take(pa.array(order, pa.int64()))
+
+
+def _line(text: str | None) -> str | None:
+    return None if text is None else text + "\n"
+
+
+def called_rows(reader: ArtifactReader, request: ContextRequest) -> list[int]:
+    """Return the rows of the tools that the conversation calls, whoever they belong to."""
+    names: dict[str, None] = {}
+    for message in request.messages:
+        for call in message.tool_calls:
+            inner: Any = call.get("function", call)
+            name: Any = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
+            if isinstance(name, str):
+                names[name] = None
+    return [row for name in names for row in reader.tool_rows_by_name.get(name, ())]
+
+
+def serve(
+    candidates: Sequence[Candidate],
+    tools: Mapping[int, ToolRow],
+    policy: EffectivePolicy,
+    request: ContextRequest,
+) -> None:
+    """Leave out the indexed tools that this phase, risk or policy does not show; each says what would let it in.
+
+    A caller that offers tools of its own gets none of the catalogue's. A tool that the conversation has called stays,
+    whatever its risk: providers refuse a conversation whose tools are missing.
+    """
+    most, strong = _limits(policy.tools, request)
+    for candidate in candidates:
+        if candidate.section != TOOLS or candidate.excluded is not None:
+            continue
+        if request.tools is not None:
+            candidate.excluded = Exclusion.LOW_RANK
+            candidate.counterfactual = "the request offers its own tools"
+            continue
+        tool = tools.get(candidate.row)
+        if tool is None or REFERENCED in candidate.discovered_by:
+            continue
+        if tool.phases and request.phase != ANY_PHASE and request.phase not in tool.phases:
+            candidate.excluded = Exclusion.NOT_ROUTED
+            candidate.counterfactual = f"offered in phase {' or '.join(tool.phases)}"
+        elif tool.risk > most and candidate.features["relevance"] <= strong:
+            candidate.excluded = Exclusion.NOT_ROUTED
+            candidate.counterfactual = _risk_words(tool.risk, strong, policy.tools)
+
+
+def _limits(rules: ToolRules, request: ContextRequest) -> tuple[int, float]:
+    """Return the riskiest tools that are shown, and the relevance above which riskier ones are."""
+    if rules.max_risk is not None:
+        strong = 1.0 if rules.strong_relevance is None else rules.strong_relevance
+        return RISKS.index(rules.max_risk), strong
+    careful = request.phase in LOOKING_PHASES
+    strong = STRONG_RELEVANCE if rules.strong_relevance is None else rules.strong_relevance
+    return (1 if careful else 2), strong
+
+
+def _risk_words(risk: int, strong: float, rules: ToolRules) -> str:
+    """Say what would have let a tool of this risk in."""
+    ways = [f"tools.max_risk {RISKS[risk]!r} in the policy"]
+    if strong < 1.0:
+        ways.insert(0, f"relevance above {strong:.2f}")
+    if rules.max_risk is None:
+        ways.append("a phase that changes things")
+    return f"a tool of {RISKS[risk]} risk: " + ", or ".join(ways)
+
+
+def settle(candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy) -> None:
+    """Leave one tool of each name, and no more than the policy lets compete; `candidates` are in order of score.
+
+    Of tools that a model knows by one name, the one of highest authority stays, then score, then id.
+    """
+    alive = [c for c in candidates if c.section == TOOLS and c.excluded is None]
+    by_name: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in alive:
+        tool = tools.get(candidate.row)
+        by_name[candidate.title if tool is None else tool.name].append(candidate)
+    for group in by_name.values():
+        if len(group) > 1:
+            kept, *losers = sorted(group, key=lambda c: (-c.authority, -c.score, c.item_id, c.version))
+            for loser in losers:
+                loser.excluded = Exclusion.DUPLICATE
+                loser.counterfactual = f"same tool name as {kept.item_id}"
+    if policy.tools.candidates is not None:
+        ranked = [c for c in alive if c.excluded is None and c.row != REQUEST_ROW and REFERENCED not in c.discovered_by]
+        for candidate in ranked[policy.tools.candidates :]:
+            candidate.excluded = Exclusion.LOW_RANK
+            candidate.counterfactual = f"not among the best {policy.tools.candidates} tools (tools.candidates)"

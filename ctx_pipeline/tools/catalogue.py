@@ -1,0 +1,224 @@
+"""The tools of a project beside one another: what each is like, and by which name a model knows it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ctx_pipeline.contracts import ToolContextItem
+from ctx_pipeline.text import canonical_json, normalise, short_hash
+from ctx_pipeline.tools.definition import read_content
+from ctx_pipeline.tools.overlap import OverlapText, overlap_groups
+from ctx_pipeline.tools.schema_walk import properties_of
+from ctx_pipeline.tools.traits import RISKS, phases_of, returns_of, risk_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_NAME_CHARS = 64
+"""Longest name of a function that OpenAI and Anthropic take."""
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+
+CountMany = Callable[[Sequence[str], str], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueTool:
+    """One version of a tool in the catalogue of a build."""
+
+    row: int
+    item_id: str
+    title: str
+    tenant: str
+    source: str
+    content: str
+    """`tool_content`."""
+    live: bool
+    """The newest version of a tool that nobody has withdrawn; only these have a say in names and groups."""
+
+
+class ToolRow(NamedTuple):
+    """What serving knows of a tool beside its text."""
+
+    name: str
+    """By which models know it."""
+    tool_name: str
+    """What its server calls it."""
+    server: str
+    risk: int
+    """Place in `RISKS`."""
+    phases: tuple[str, ...]
+    """Where it is offered; empty: everywhere."""
+
+
+def catalogue_table(tools: Sequence[CatalogueTool], encoding: str, count_many: CountMany) -> pa.Table:
+    """Return what is known of each tool beside its text, in the order given; tokens are of `encoding`.
+
+    Columns: row, item_id, name, tool_name, server, risk (place in `RISKS`), phases, description_tokens,
+    schema_tokens, overlap_group, schema_hash, return_semantics.
+    """
+    import pyarrow as pa
+
+    parsed = [_Parsed.of(tool) for tool in tools]
+    names = shown_names(parsed)
+    groups = _groups(parsed)
+    text, number = pa.string(), pa.int32()
+    descriptions = count_many([tool.description for tool in parsed], encoding)
+    schemas = count_many([tool.schema for tool in parsed], encoding)
+    columns: dict[str, tuple[list[Any], pa.DataType]] = {
+        "row": ([tool.row for tool in tools], number),
+        "item_id": ([tool.item_id for tool in tools], text),
+        "name": (names, text),
+        "tool_name": ([tool.name for tool in parsed], text),
+        "server": ([tool.server for tool in parsed], text),
+        "risk": ([RISKS.index(tool.risk) for tool in parsed], pa.uint8()),
+        "phases": ([list(tool.phases) for tool in parsed], pa.list_(pa.field("item", text))),
+        "description_tokens": (descriptions, number),
+        "schema_tokens": (schemas, number),
+        "overlap_group": (groups, text),
+        "schema_hash": ([short_hash(tool.schema, 16) for tool in parsed], text),
+        "return_semantics": ([tool.returns for tool in parsed], pa.large_string()),
+    }
+    return pa.table({name: pa.array(values, kind) for name, (values, kind) in columns.items()})
+
+
+def tool_rows(table: pa.Table) -> dict[int, ToolRow]:
+    """Return what serving reads of a `catalogue_table`, by row."""
+    names = ("row", "name", "tool_name", "server", "risk", "phases")
+    values = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    return {row: ToolRow(name, own, server, risk, tuple(phases)) for row, name, own, server, risk, phases in values}
+
+
+def rows_by_name(tools: Mapping[int, ToolRow]) -> dict[str, list[int]]:
+    """Return the rows of each name that a conversation may call a tool by: those that show it, else that own it."""
+    shown: dict[str, list[int]] = defaultdict(list)
+    owned: dict[str, list[int]] = defaultdict(list)
+    for row, tool in tools.items():
+        shown[tool.name].append(row)
+        owned[tool.tool_name].append(row)
+    return {**owned, **shown}
+
+
+def tool_items(table: pa.Table) -> list[tuple[int, ToolContextItem]]:
+    """Return the tools of a `catalogue_table` as their contract, with their rows."""
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return [
+        (
+            entry["row"],
+            ToolContextItem(
+                tool_id=entry["item_id"],
+                description_tokens=entry["description_tokens"],
+                schema_tokens=entry["schema_tokens"],
+                risk_level=RISKS[entry["risk"]],
+                phase=tuple(entry["phases"]),
+                semantic_overlap_group=entry["overlap_group"],
+                server=entry["server"],
+                schema_hash=entry["schema_hash"],
+                return_semantics=entry["return_semantics"],
+            ),
+        )
+        for entry in rows
+    ]
+
+
+def renamed(content: str, name: str) -> str:
+    """Return a tool's content under another name."""
+    return normalise(canonical_json({**read_content(content), "name": name}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    key: str
+    """What makes it one tool: its item id."""
+    tenant: str
+    live: bool
+    name: str
+    server: str
+    description: str
+    schema: str
+    """Canonical JSON of the input schema."""
+    parameters: tuple[str, ...]
+    risk: str
+    phases: tuple[str, ...]
+    returns: str | None
+
+    @classmethod
+    def of(cls, tool: CatalogueTool) -> _Parsed:
+        content = read_content(tool.content)
+        annotations, meta, schema, output = (
+            cast("dict[str, Any]", value) if isinstance(value := content.get(key), dict) else {}
+            for key in ("annotations", "_meta", "input_schema", "output_schema")
+        )
+        name, description = str(content.get("name") or tool.title), str(content.get("description") or "")
+        return cls(
+            key=tool.item_id,
+            tenant=tool.tenant,
+            live=tool.live,
+            name=name,
+            server=str(meta.get("server") or tool.source),
+            description=description,
+            schema=canonical_json(schema),
+            parameters=tuple(properties_of(schema)),
+            risk=risk_of(name, description, annotations),
+            phases=phases_of(annotations, meta),
+            returns=returns_of(description, output),
+        )
+
+
+def shown_names(tools: Sequence[_Parsed]) -> list[str]:
+    """Return the name by which a model knows each tool, in the order given.
+
+    It is the tool's own name, but where tools of one tenant have a name in common and differ in description or schema:
+    these are called `<server>__<name>`, in at most `MAX_NAME_CHARS` characters that providers take. The catalogue
+    alone decides, so that no name changes from call to call.
+    """
+    rivals: dict[tuple[str, str], dict[str, tuple[str, str]]] = defaultdict(dict)
+    taken: dict[str, set[str]] = defaultdict(set)
+    for tool in tools:
+        taken[tool.tenant].add(tool.name)
+        if tool.live:
+            rivals[tool.tenant, tool.name][tool.key] = (tool.description, tool.schema)
+    differing = {key for key, found in rivals.items() if len(set(found.values())) > 1}
+    wanted: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for tool in tools:
+        if (tool.tenant, tool.name) in differing:
+            wanted[tool.tenant, _qualified(tool)].add(tool.key)
+    names: list[str] = []
+    for tool in tools:
+        name = tool.name
+        if (tool.tenant, name) in differing:
+            name = _qualified(tool)
+            if len(wanted[tool.tenant, name]) > 1 or name in taken[tool.tenant]:
+                name = _shortened(name, tool.key)
+        names.append(name)
+    return names
+
+
+def _qualified(tool: _Parsed) -> str:
+    server, name = (_NOT_IN_NAMES.sub("_", part).strip("_") for part in (tool.server, tool.name))
+    qualified = f"{server}__{name}"
+    plain = server and name and len(qualified) <= MAX_NAME_CHARS
+    return qualified if plain else _shortened(qualified, f"{tool.server}\t{tool.name}")
+
+
+def _shortened(name: str, key: str) -> str:
+    """Return a name that ends with a hash of `key` and is short enough."""
+    return f"{name[: MAX_NAME_CHARS - 9]}_{short_hash(key, 8)}"
+
+
+def _groups(tools: Sequence[_Parsed]) -> list[str | None]:
+    found: list[str | None] = [None] * len(tools)
+    by_tenant: dict[str, list[int]] = defaultdict(list)
+    for at, tool in enumerate(tools):
+        if tool.live:
+            by_tenant[tool.tenant].append(at)
+    for places in by_tenant.values():
+        texts = [OverlapText(tools[at].name, tools[at].description, tools[at].parameters) for at in places]
+        for group in overlap_groups(texts):
+            label = min(tools[places[member]].key for member in group)
+            for member in group:
+                found[places[member]] = label
+    return found
