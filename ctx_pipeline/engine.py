@@ -25,6 +25,7 @@ from ctx_pipeline.contracts import (
     PackSection,
     PackWarning,
     PolicyDecision,
+    ResolvedPeriod,
     resolve_policy,
 )
 from ctx_pipeline.contracts.render import SECTION_FOOTER
@@ -33,6 +34,7 @@ from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import assemble, budget, discover, gate, rank, snapshot, transform
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.periods import Period
 from ctx_pipeline.stages.sections import SECTIONS
 from ctx_pipeline.text import canonical_json, sha256_hex
 from ctx_pipeline.tokens import count_tokens
@@ -175,7 +177,16 @@ class Engine:
         timer.done("discover")
         kept = filter_stage.serve(found.candidates, view, viewer, clock)
         timer.done("filter")
-        ranked = rank.serve(kept, view, policy=policy, clock=clock, refreshed=call.refreshed, request=request)
+        ranked = rank.serve(
+            kept,
+            view,
+            policy=policy,
+            clock=clock,
+            refreshed=call.refreshed,
+            request=request,
+            periods=found.periods,
+            target=min(request.token_budget or call.profile.preferred_context_target, call.profile.max_input_tokens),
+        )
         timer.done("rank")
         budgeted = budget.serve(
             ranked.candidates,
@@ -187,7 +198,7 @@ class Engine:
         )
         timer.done("budget")
         denied = {code.value: number for code, number in found.denied.items()}
-        return _Chosen(budgeted.candidates, budgeted.report, ranked.conflicts, denied)
+        return _Chosen(budgeted.candidates, budgeted.report, ranked.conflicts, denied, found.periods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +209,7 @@ class _Chosen:
     report: BudgetReport
     conflicts: tuple[ConflictRecord, ...]
     denied: dict[str, int]
+    periods: tuple[Period, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +275,7 @@ def _pack(
         overlay_sequence=view.overlay_sequence,
         tokenizer=call.profile.encoding,
         denied=chosen.denied,
+        periods=tuple(ResolvedPeriod(text=p.text, start=p.start, end=p.end) for p in chosen.periods),
         tool_context=call.request.tool_context,
         hash=pack_hash,
     )

@@ -55,6 +55,11 @@ class RankWeights(Contract):
     dependency: float = 0.30
     task_fit: float = 0.10
     recency: float = 0.10
+    period_fit: float = 0.15
+    cost: float = 0.03
+    """Taken away."""
+    conflict_risk: float = 0.05
+    """Taken away."""
 
 
 def _one_or_more(value: Any) -> Any:
@@ -90,6 +95,9 @@ class WeightChange(Contract):
     dependency: float | None = None
     task_fit: float | None = None
     recency: float | None = None
+    period_fit: float | None = None
+    cost: float | None = None
+    conflict_risk: float | None = None
 
 
 class PolicyChange(Contract):
@@ -99,6 +107,8 @@ class PolicyChange(Contract):
     """Shares of single sections."""
     weights: WeightChange | None = None
     """Single ranking weights."""
+    fit: dict[ItemKind, Share] | None = None
+    """How well single kinds of items fit the case, 0 to 1."""
     candidate_limit: Annotated[int, Field(ge=1, le=1_000)] | None = None
     """Most search hits that become candidates."""
     min_relevance: Share | None = None
@@ -206,8 +216,10 @@ class SourcePolicy(Contract):
     """What agents that work is delegated to see of it. Stored and checked, not used yet."""
 
 
-ADDED = ("roles", "required_types", "order", "rules", "sources")
+ADDED = ("roles", "required_types", "order", "rules", "sources", "fit")
 """Fields that `policy_version` counts only where they say something: a policy from before them keeps its version."""
+ADDED_WEIGHTS = ("period_fit", "cost", "conflict_risk")
+"""Weights that it counts only where they are not the default."""
 
 
 class ContextPolicy(Contract):
@@ -246,10 +258,26 @@ class ContextPolicy(Contract):
     """Exceptions for tasks, phases, roles, models and risks."""
     sources: dict[Text, SourcePolicy] = {}
     """How sources are treated, by name or kind; the name wins."""
+    fit: dict[ItemKind, Share] = {}
+    """How well kinds of items fit the task, 0 to 1, whatever the phase; rules say it for phases and roles. What neither
+    names goes by a built-in table of phases, and is 0.5 where that has none."""
 
     @cached_property
     def policy_version(self) -> str:
         """`<name>@<semver>+<hash of the content>`."""
         content = self.model_dump(mode="json")
+        usual = RankWeights().model_dump()
+        content["weights"] = {k: v for k, v in content["weights"].items() if k not in ADDED_WEIGHTS or v != usual[k]}
+        for rule in content["rules"]:
+            _drop_unsaid(rule["set"])
         digest = short_hash(canonical_json({k: v for k, v in content.items() if k not in ADDED or v}), 8)
         return f"{self.name}@{self.version}+{digest}"
+
+
+def _drop_unsaid(change: dict[str, Any]) -> None:
+    """Take out of a rule's values the keys that older rules could not say and this one does not."""
+    if change["fit"] is None:
+        del change["fit"]
+    for name in ADDED_WEIGHTS:
+        if change["weights"] is not None and change["weights"][name] is None:
+            del change["weights"][name]

@@ -24,6 +24,8 @@ class EffectivePolicy:
     trust_floor: Trust
     shares: Mapping[str, float]
     weights: RankWeights
+    fit: Mapping[str, float]
+    """How well kinds of items fit the case, where the policy says so."""
     candidate_limit: int
     min_relevance: float
     hard_gates: tuple[GateCheck, ...]
@@ -69,6 +71,7 @@ def resolve_policy(
         trust_floor=policy.trust_floor,
         shares={**policy.shares, **_below("shares", values)},
         weights=policy.weights.model_copy(update=_below("weights", values)) if values else policy.weights,
+        fit={**{kind.value: share for kind, share in policy.fit.items()}, **_below("fit", values)},
         max_budgets={name: rule.max_budget for name, rule in policy.sources.items() if rule.max_budget is not None},
         rules=tuple(rule.label for rule in applied),
         origins=origins,
