@@ -13,7 +13,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ def _mark(item: ContextItem) -> tuple[list[int], int]:
         return [], 0
     import rensa
 
-    minhash: Any = rensa.RMinHash(num_perm=PERMUTATIONS, seed=_SEED)
+    minhash = rensa.RMinHash(num_perm=PERMUTATIONS, seed=_SEED)
     minhash.update(sorted(found))
     return minhash.digest(), fold_key(text)
 
@@ -137,7 +137,8 @@ def _groups(rows: Sequence[Row], column: pa.ChunkedArray) -> list[int]:
         return groups
     numbers = column.combine_chunks().flatten().to_numpy().reshape(-1, PERMUTATIONS).astype(np.uint64)
     tenants: dict[str, int] = {}
-    tenant = np.fromiter((tenants.setdefault(rows[at].tenant, len(tenants)) for at in signed.tolist()), np.uint64)
+    places: list[int] = signed.tolist()
+    tenant = np.asarray([tenants.setdefault(rows[at].tenant, len(tenants)) for at in places], np.uint64)
     parent = np.arange(len(signed))
     for first, second in np.unique(_sharing(numbers, tenant), axis=0).tolist():
         low, high = sorted((_root(parent, first), _root(parent, second)))
@@ -146,9 +147,9 @@ def _groups(rows: Sequence[Row], column: pa.ChunkedArray) -> list[int]:
     sizes: dict[int, int] = defaultdict(int)
     for root in roots:
         sizes[root] += 1
-    for at, root in zip(signed.tolist(), roots, strict=True):
+    for at, root in zip(places, roots, strict=True):
         if sizes[root] > 1:
-            groups[at] = int(signed[root])
+            groups[at] = places[root]
     return groups
 
 

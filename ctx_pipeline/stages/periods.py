@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ctx_pipeline.security.visibility import from_micros, micros
-from ctx_pipeline.stages.period_words import DAY, Atom, Span, add, calendar, chinese, english
+from ctx_pipeline.stages.period_chinese import chinese
+from ctx_pipeline.stages.period_english import english
+from ctx_pipeline.stages.period_words import DAY, Atom, Span, add, calendar
 
 MAX_PERIODS = 4
 """Periods of one request; a text that names more is about time itself."""
@@ -130,6 +132,8 @@ def _placed(atom: Atom, year: int, now: datetime) -> Atom:
     start = now.replace(year=year, month=first, day=1, hour=0, minute=0, second=0, microsecond=0)
     end = add("month", start, months)
     if atom.day is not None:
+        if start + DAY * (atom.last_day or atom.day) > end:  # 30 February
+            return atom._replace(firm=False, part=None)
         start, end = start + DAY * (atom.day - 1), start + DAY * (atom.last_day or atom.day)
     return atom._replace(span=(start, end))
 
@@ -137,8 +141,7 @@ def _placed(atom: Atom, year: int, now: datetime) -> Atom:
 def _latest(atom: Atom, now: datetime) -> Atom:
     """Return a part without a year as the latest one that has begun."""
     placed = _placed(atom, now.year, now)
-    assert placed.span is not None
-    return placed if placed.span[0] <= now else _placed(atom, now.year - 1, now)
+    return placed if placed.span is not None and placed.span[0] <= now else _placed(atom, now.year - 1, now)
 
 
 _TO = re.compile(r"\s*(?:to|through|thru|until|till|up to|到|至|[-~～–—－]+)\s*(?:the\s+)?", re.IGNORECASE)
@@ -192,7 +195,7 @@ def _between(first: Atom, last: Atom, now: datetime) -> Span | None:
 _SINCE = re.compile(r"\b(?:since|starting|beginning)\s+(?:in\s+|from\s+|on\s+)?(?:the\s+)?$", re.IGNORECASE)
 _AFTER = re.compile(r"\bafter\s+$", re.IGNORECASE)
 _OPEN = re.compile(
-    r"\b(?:before|until|till|prior to|up to|earlier than|later than|as of|due)\s+(?:the\s+)?$", re.IGNORECASE
+    r"\b(?:before|until|till|prior to|up to|earlier than|later than|as of)\s+(?:the\s+)?$", re.IGNORECASE
 )
 _BY = re.compile(r"\b(?:by|due|deadline)\s+$", re.IGNORECASE)
 _PIECE = re.compile(
@@ -262,7 +265,8 @@ def _span(text: str, atom: Atom, now: datetime, tomorrow: datetime, earlier: Seq
         if atom.part is None or _OF_AFTER.match(after):
             return None
         span = _latest(atom, now).span
-        assert span is not None
+        if span is None:
+            return None
     since = _SINCE.search(before) or _HAN_SINCE.match(after)
     if since or (_FROM_BEFORE.search(before) and _ON_AFTER.match(after)):
         return span[0], max(span[1] if span[1] > tomorrow and span[0] >= now else tomorrow, span[0] + DAY)
