@@ -18,7 +18,7 @@ from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
-from ctx_pipeline.stages.expansion import named_terms
+from ctx_pipeline.stages.expansion import add_named, named_terms
 from ctx_pipeline.stages.periods import Period, resolve, shown
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, repair_json, short_hash
@@ -109,8 +109,7 @@ def serve(
     `tokens_of` counts the tokens of a text. Order of the candidates carries no meaning.
     """
     named = named_terms(query_text(request), view, viewer, clock)
-    words = " ".join((*named.words, query_text(request)))
-    hits = view.search(words, vector, viewer=viewer, clock=clock, limit=limit)
+    hits = view.search(query_text(request), vector, viewer=viewer, clock=clock, limit=limit)
     found = _Finder(view, viewer, clock)
     for row in named.rows:
         found.add(row, GLOSSARY)
@@ -119,6 +118,7 @@ def serve(
             found.add(row, code.value)
     dense = dict(zip(hits.dense_rows.tolist(), hits.dense_scores.tolist(), strict=True))
     lexical = dict(zip(*hits.lexical, strict=True))
+    add_named(lexical, named, view, viewer=viewer, clock=clock, limit=limit)
     for row in dense:
         found.add(row, VECTOR)
     for row in lexical:

@@ -52,6 +52,24 @@ def named_terms(text: str, view: ServingView, viewer: Viewer, clock: Clock) -> N
     return NamedTerms(chosen, tuple(name for name in words if surface(name) not in plain))
 
 
+def add_named(
+    lexical: dict[int, float], named: NamedTerms, view: ServingView, *, viewer: Viewer, clock: Clock, limit: int
+) -> None:
+    """Add to the scores by words, by row, what uses the other names of the terms: as good as the request's own words.
+
+    The terms hold all of their names at once, so the best among the others is the measure.
+    """
+    if not named.words:
+        return
+    found = view.search(" ".join(named.words), None, viewer=viewer, clock=clock, limit=limit).lexical
+    scores = dict(zip(found.rows, found.scores, strict=True))
+    best = max((score for row, score in scores.items() if row not in named.rows), default=0.0)
+    best = best or max(scores.values(), default=0.0)
+    top = max(lexical.values(), default=1.0)
+    for row, score in scores.items():
+        lexical[row] = max(lexical.get(row, 0.0), top * min(1.0, score / best))
+
+
 def _longest(mentions: list[Mention]) -> list[Mention]:
     """Return mentions that do not overlap, the longest first, in the order of the text."""
     kept: list[Mention] = []
