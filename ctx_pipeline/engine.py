@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.reranker import Reranker
     from ctx_pipeline.ledger import SnapshotRecord
 
 QUERY_CACHE = 4_096
@@ -103,8 +104,13 @@ class Assembled:
 class Engine:
     """Runs the stages. Holds no state of a call; safe to share between threads."""
 
-    def __init__(self, embed_query: Callable[[str], NDArray[np.float32]]) -> None:
+    def __init__(
+        self,
+        embed_query: Callable[[str], NDArray[np.float32]],
+        reranker: Callable[[], Reranker | None] = lambda: None,
+    ) -> None:
         self._embed_query = embed_query
+        self._reranker = reranker
         self._vectors: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -147,13 +153,17 @@ class Engine:
         )
         timer.done("gate")
         request_hash = snapshot.request_hash(call.request)
-        pack = _pack(call, policy, view, chosen, shown, findings, request_hash)
+        pack = _pack(call, policy, view, chosen, shown, findings, request_hash, self._ranking_version())
         result = Assembled(pack, chosen.candidates, _recorder(call, pack, chosen.candidates, request_hash))
         timer.done("snapshot")
         hard = tuple(finding for finding in findings if finding.check in policy.hard_gates)
         if hard:
             raise GateRefusal(result, hard)
         return result
+
+    def _ranking_version(self) -> str:
+        reranker = self._reranker()
+        return rank.RANKING_VERSION if reranker is None else f"{rank.RANKING_VERSION}+{reranker.name}"
 
     def _choose(
         self, call: Call, request: ContextRequest, policy: EffectivePolicy, view: ServingView, timer: _Timer
@@ -185,6 +195,7 @@ class Engine:
             refreshed=call.refreshed,
             request=request,
             periods=found.periods,
+            reranker=self._reranker(),
             target=min(request.token_budget or call.profile.preferred_context_target, call.profile.max_input_tokens),
         )
         timer.done("rank")
@@ -246,6 +257,7 @@ def _pack(
     shown: _Shown,
     findings: tuple[gate.GateFinding, ...],
     request_hash: str,
+    ranking_version: str,
 ) -> ContextPack:
     pack_hash = assemble.pack_hash(shown.sections, shown.tools, policy.policy_version)
     decision = view.decision(call.viewer())
@@ -269,7 +281,7 @@ def _pack(
         policy_version=policy.policy_version,
         policy_rules=policy.rules,
         policy_decision=decision,
-        ranking_version=rank.RANKING_VERSION,
+        ranking_version=ranking_version,
         compaction_version=assemble.COMPACTION_VERSION,
         index_version=view.reader.content_hash,
         overlay_sequence=view.overlay_sequence,

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from ctx_pipeline.contracts.codes import ItemKind
 from ctx_pipeline.index.catalogue import Row
 
-MAX_RELATED: Final = 6
-"""Rows related to one row; the first found stay."""
 _METRIC, _SCHEMA, _TOOL, _SKILL, _CODE = (
     kind.value for kind in (ItemKind.METRIC, ItemKind.SCHEMA, ItemKind.TOOL, ItemKind.SKILL, ItemKind.CODE)
 )
 
 
 def related_rows(rows: Sequence[Row], needed: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the related rows of each row, at most `MAX_RELATED`; `needed` are the rows each depends on.
+    """Return the related rows of each row; `needed` are the rows each depends on.
 
-    Only the newest version of an item has any, and is any.
+    Only the newest version of an item has any, and is any. There are no more than edges: what is too many is cut where
+    it is known who asks, so that rows that one reader may not see take no place of others.
     """
     graph = _Graph(rows, needed)
     result: list[list[int]] = [[] for _ in rows]
     for at in graph.last.values():
         found = dict.fromkeys(other for other in graph.of(at) if other != at and other not in needed[at])
-        result[at] = list(found)[:MAX_RELATED]
+        result[at] = list(found)
     return result
 
 
@@ -54,8 +52,7 @@ class _Graph:
         elif row.kind == _METRIC:
             yield from self._columns(at)
         elif row.kind == _CODE:
-            file = at if "::" not in row.item_id else next(iter(self.needed[at]), at)
-            yield from self._tests(file)
+            yield from self._tests(at)
 
     def _chunks(self, row: Row) -> Iterator[int]:
         """Yield the head of a chunk's document, then its neighbours."""

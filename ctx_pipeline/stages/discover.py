@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -33,8 +34,9 @@ NEIGHBOUR_DEPTH = 2
 """Steps along the dependency graph: metric -> table -> its base."""
 NEIGHBOUR_DECAY = 0.85
 """Relevance that a step along the dependency graph keeps."""
-MAX_RELATED = 24
-"""Items that come in because they might help beside the best hits."""
+RELATED_TO_ONE, MAX_RELATED = 6, 24
+"""Items that come in because they might help beside one of the best hits, and beside all of them."""
+_CODE = KINDS.index(ItemKind.CODE.value)
 SIBLING_SUBJECTS = 16
 """Best hits whose other versions and namesakes are looked up."""
 QUERY_CHARS = 2_000
@@ -183,13 +185,20 @@ class _Finder:
 
     def add_related(self, best: Sequence[int]) -> None:
         """Add what might help beside the best hits, through permitted items only; nothing needs it."""
-        reached: dict[int, int] = {}
-        for row, other in self.reader.related(best[:SIBLING_SUBJECTS]):
-            if other not in self.by_row:
-                reached.setdefault(other, row)
-        for row in self.permitted(list(reached))[:MAX_RELATED]:
-            self.add(row, RELATED)
-            self.parents.setdefault(row, reached[row])
+        hits = list(best[:SIBLING_SUBJECTS])
+        # Tests cover files; a hit in one is a symbol of it.
+        code = (row for row in hits if self.reader.kind[row] == _CODE)
+        hits += [need for row in code for need in self.needs.get(row, ()) if need not in hits]
+        pairs = [(row, other) for row, other in self.reader.related(hits) if other not in self.by_row]
+        permitted = set(self.permitted(list({other for _, other in pairs})))
+        beside: dict[int, int] = defaultdict(int)
+        added: set[int] = set()
+        for row, other in pairs:
+            if other in permitted and other not in added and beside[row] < RELATED_TO_ONE and len(added) < MAX_RELATED:
+                beside[row] += 1
+                added.add(other)
+                self.add(other, RELATED)
+                self.parents.setdefault(other, row)
 
     def permitted(self, rows: list[int]) -> list[int]:
         """Return the rows that may be named, so that none other leads to a candidate; time may still rule them out."""

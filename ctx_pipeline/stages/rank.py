@@ -25,12 +25,14 @@ from ctx_pipeline.stages.duplicates import fold_duplicates, fold_near_duplicates
 from ctx_pipeline.stages.features import Case, score
 from ctx_pipeline.stages.periods import Period, named_span
 from ctx_pipeline.stages.related import lift_related, link_columns, spread_chunks
+from ctx_pipeline.stages.rerank import rerank
 from ctx_pipeline.stages.sections import TOOLS, section_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ctx_pipeline.index.reader import ArtifactReader, ServingView
+    from ctx_pipeline.index.reranker import Reranker
 
 RANKING_VERSION = "rank-2"
 """Changes whenever the same candidates could be ordered differently; part of every snapshot."""
@@ -121,17 +123,20 @@ def serve(
     request: ContextRequest,
     periods: Sequence[Period] = (),
     target: int = TARGET_TOKENS,
+    reranker: Reranker | None = None,
 ) -> Ranked:
     """Score the candidates that are still in, fold duplicates and tools of one name, resolve conflicts.
 
     `refreshed` says when each source was last read, in microseconds, `periods` what the request's time words mean,
-    `target` how many tokens the pack aims for. Order: descending score, ties by item id and
-    version; excluded candidates keep their place at the end.
+    `target` how many tokens the pack aims for, and `reranker` looks again at the best. Order: descending score, ties by
+    item id and version; excluded candidates keep their place at the end.
     """
     alive = [candidate for candidate in candidates if candidate.excluded is None]
     indexed = [candidate for candidate in alive if candidate.row != REQUEST_ROW]
     _relevance(indexed)
     lift_related(indexed)
+    if reranker is not None:
+        rerank(indexed, request.task.text, view.reader, reranker)
     case = Case(policy=policy, clock=clock, refreshed=refreshed, request=request, periods=periods, target=target)
     score(indexed, case)
     for candidate in alive:

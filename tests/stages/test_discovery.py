@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,20 @@ def test_only_permitted_items_are_related(tmp_path: Path):
     assert "document:docs/guide.md#1" not in traces
 
 
+def test_hidden_items_take_no_place_of_related_ones(tmp_path: Path):
+    metrics = [
+        metric(f"m{n}", text=f"metric {n}", depends_on=("schema:*/orders",), groups=("finance",) if n < 9 else ("*",))
+        for n in range(10)
+    ]
+    table = make_item("orders", "zebra", kind=ItemKind.SCHEMA, source="db", title="orders")
+    noise = [make_item("noise", "zebra zebra", source="docs")]
+    _, traces = assembled(
+        make_project(tmp_path, [*metrics, table, *noise], head="[policy]\ncandidate_limit = 2"), "zebra"
+    )
+    assert "metric:registry/m9" in traces
+    assert "metric:registry/m0" not in traces
+
+
 # --- near-duplicates
 
 
@@ -324,6 +339,31 @@ def test_a_policy_says_what_fits_and_what_counts(tmp_path: Path):
     assert (plain[doc].features["task_fit"], audited[doc].features["task_fit"]) == (0.9, 0.1)
     assert plain[doc].score - audited[doc].score == pytest.approx(0.8)
     assert plain["memory:handbook/guess"].score < audited[doc].score
+
+
+class ZebraReranker:
+    """Says that what names a zebra answers everything."""
+
+    name = "zebra"
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        return [float("zebra" in text) for text in texts]
+
+
+def test_a_reranker_moves_the_best_candidates_and_is_part_of_the_ranking_version(tmp_path: Path):
+    items = [make_item("a", "gmv refund gmv refund"), make_item("b", "gmv refund zebra of many other words")]
+    home = make_project(tmp_path, items)
+    request = ContextRequest(task=Task(text="gmv refund"), identity=ANA)
+    orders: list[list[str]] = []
+    with open_project(home) as project:
+        for reranker in (None, ZebraReranker()):
+            project.__dict__["reranker"] = reranker
+            pack = project.assemble(request, at=NOW)
+            assert pack.ranking_version.endswith("+zebra") is (reranker is not None)
+            traces = project.explain(pack.snapshot_id, ANA)
+            found = sorted((trace for trace in traces if "handbook" in trace.item_id), key=lambda one: -one.score)
+            orders.append([trace.item_id[-1] for trace in found])
+    assert orders == [["a", "b"], ["b", "a"]]
 
 
 # --- loading
