@@ -231,10 +231,13 @@ class EmbedderSection(Section):
 
 
 class EngineSection(Section):
-    """`[engine]`: what the build prepares for the engine."""
+    """`[engine]`: what the build prepares for the engine, and what the engine uses."""
 
     encodings: Annotated[tuple[Name, ...], Field(min_length=1)] = DEFAULT_ENCODINGS
     """tiktoken vocabularies that token counts are stored for."""
+    reranker: Name | None = None
+    """A cross-encoder of sentence-transformers, by name or path, that looks again at the best 24 candidates; a tenth of
+    a second or more a call. Needs the `models` extra. None: nothing does."""
 
 
 class LedgerSection(Section):
@@ -370,7 +373,15 @@ class LoadedConfig:
     @property
     def embedder_model(self) -> str:
         """The embedder's name; a path that exists relative to `ctx.toml` becomes absolute."""
-        model = self.config.embedder.model
+        return self._local(self.config.embedder.model)
+
+    @property
+    def reranker_model(self) -> str | None:
+        """The reranker's name, in the same way; None for none."""
+        named = self.config.engine.reranker
+        return None if named is None else self._local(named)
+
+    def _local(self, model: str) -> str:
         local = self.home / model
         return str(local) if "/" in model and local.is_dir() else model
 

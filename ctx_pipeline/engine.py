@@ -25,6 +25,7 @@ from ctx_pipeline.contracts import (
     PackSection,
     PackWarning,
     PolicyDecision,
+    ResolvedPeriod,
     resolve_policy,
 )
 from ctx_pipeline.contracts.render import SECTION_FOOTER
@@ -34,6 +35,7 @@ from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import assemble, budget, discover, gate, rank, snapshot, transform
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.periods import Period
 from ctx_pipeline.stages.sections import SECTIONS
 from ctx_pipeline.text import canonical_json, sha256_hex
 from ctx_pipeline.tokens import count_tokens
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.reranker import Reranker
     from ctx_pipeline.ledger import SnapshotRecord
 
 QUERY_CACHE = 4_096
@@ -109,8 +112,13 @@ class Assembled:
 class Engine:
     """Runs the stages. Holds no state of a call; safe to share between threads."""
 
-    def __init__(self, embed_query: Callable[[str], NDArray[np.float32]]) -> None:
+    def __init__(
+        self,
+        embed_query: Callable[[str], NDArray[np.float32]],
+        reranker: Callable[[], Reranker | None] = lambda: None,
+    ) -> None:
         self._embed_query = embed_query
+        self._reranker = reranker
         self._vectors: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         self._lock = threading.Lock()
         self._embed_seconds = EMBED_SECONDS
@@ -166,13 +174,18 @@ class Engine:
         timer.done("gate")
         request_hash = snapshot.request_hash(call.request)
         deadline.finish()
-        pack = _pack(call, policy, view, chosen, shown, findings, request_hash, deadline)
+        ranking_version = self._ranking_version()
+        pack = _pack(call, policy, view, chosen, shown, findings, request_hash, deadline, ranking_version)
         result = Assembled(pack, chosen.candidates, _recorder(call, pack, chosen, request_hash))
         timer.done("snapshot")
         hard = tuple(finding for finding in findings if finding.check in policy.hard_gates)
         if hard:
             raise GateRefusal(result, hard)
         return result
+
+    def _ranking_version(self) -> str:
+        reranker = self._reranker()
+        return rank.RANKING_VERSION if reranker is None else f"{rank.RANKING_VERSION}+{reranker.name}"
 
     def _choose(
         self,
@@ -202,7 +215,17 @@ class Engine:
         timer.done("discover")
         kept = filter_stage.serve(found.candidates, view, viewer, clock)
         timer.done("filter")
-        ranked = rank.serve(kept, view, policy=policy, clock=clock, refreshed=call.refreshed, request=request)
+        ranked = rank.serve(
+            kept,
+            view,
+            policy=policy,
+            clock=clock,
+            refreshed=call.refreshed,
+            request=request,
+            periods=found.periods,
+            reranker=self._reranker(),
+            target=min(request.token_budget or call.profile.preferred_context_target, call.profile.max_input_tokens),
+        )
         timer.done("rank")
         budgeted = budget.serve(
             ranked.candidates,
@@ -215,7 +238,7 @@ class Engine:
         )
         timer.done("budget")
         denied = {code.value: number for code, number in found.denied.items()}
-        return _Chosen(budgeted, ranked.conflicts, denied)
+        return _Chosen(budgeted, ranked.conflicts, denied, found.periods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +248,7 @@ class _Chosen:
     budgeted: budget.Budgeted
     conflicts: tuple[ConflictRecord, ...]
     denied: dict[str, int]
+    periods: tuple[Period, ...]
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -272,6 +296,7 @@ def _pack(
     findings: tuple[gate.GateFinding, ...],
     request_hash: str,
     deadline: Deadline,
+    ranking_version: str,
 ) -> ContextPack:
     pack_hash = assemble.pack_hash(shown.sections, shown.tools, policy.policy_version)
     decision = view.decision(call.viewer())
@@ -301,12 +326,13 @@ def _pack(
         policy_version=policy.policy_version,
         policy_rules=policy.rules,
         policy_decision=decision,
-        ranking_version=rank.RANKING_VERSION,
+        ranking_version=ranking_version,
         compaction_version=assemble.COMPACTION_VERSION,
         index_version=view.reader.content_hash,
         overlay_sequence=view.overlay_sequence,
         tokenizer=call.profile.encoding,
         denied=chosen.denied,
+        periods=tuple(ResolvedPeriod(text=p.text, start=p.start, end=p.end) for p in chosen.periods),
         tool_context=call.request.tool_context,
         hash=pack_hash,
     )

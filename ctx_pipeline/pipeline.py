@@ -374,11 +374,14 @@ class Pipeline:
 
     def ranked_items(self) -> StageResult:
         """Write the ranking features that no request changes."""
-        from ctx_pipeline.stages import rank
+        from ctx_pipeline.stages import duplicates, rank
 
         build = self._inputs()
         if not build.has("ranked"):
-            build.staging.write("ranked", rank.batch(build.rows, self._facts_of(build.rows)))
+            marks = build.derived(
+                "signatures", duplicates.signature_version(), lambda rows: duplicates.signatures(build.items(rows))
+            )
+            build.staging.write("ranked", rank.batch(build.rows, self._facts_of(build.rows), marks))
         return build.result("ranked", {})
 
     def transformed_items(self) -> StageResult:

@@ -22,6 +22,7 @@ from ctx_pipeline.contracts import (
     Trust,
     resolve_policy,
 )
+from ctx_pipeline.contracts.policy import ADDED_WEIGHTS
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.policy_layers import unknown_names
 from ctx_pipeline.policy_review import CURRENT, Case, NamedPolicy, cases_of, written_layer
@@ -228,7 +229,7 @@ def _of_case(
     elif total > 1 + SUM_SLACK and not told:
         message = f"the shares sum to {total:.2f}{when}, and each is scaled down to its part of them"
         yield ("sum", *rules), PolicyFinding("warning", "shares_above_one", where, message, "lower another share")
-    if not any(getattr(resolved.weights, name) for name in RankWeights.model_fields):
+    if not any(getattr(resolved.weights, name) for name in RankWeights.model_fields if name not in ADDED_WEIGHTS):
         message = f"all ranking weights are 0{when}, so order is by name"
         yield ("weights",), PolicyFinding("error", "weights_zero", _place(named, "weights"), message)
     yield from _of_tools(named, when, resolved)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.contracts import LifecycleEvent
     from ctx_pipeline.index.embedder import Embedder
     from ctx_pipeline.index.reader import ServingIndex
+    from ctx_pipeline.index.reranker import Reranker
     from ctx_pipeline.ledger import Ledger, RecallNotice, SnapshotRecord
 
 
@@ -65,7 +66,7 @@ class ContextProject:
         self.config = loaded.config
         self.home: Path = loaded.home
         self.policy: ContextPolicy = loaded.config.policy_contract()
-        self._engine = Engine(self._embed_query)
+        self._engine = Engine(self._embed_query, lambda: self.reranker)
         self._lock = threading.Lock()
 
     @classmethod
@@ -120,6 +121,14 @@ class ContextProject:
         from ctx_pipeline.index.embedder import load_embedder
 
         return load_embedder(self.loaded.embedder_model)
+
+    @cached_property
+    def reranker(self) -> Reranker | None:
+        """What looks again at the best candidates; None unless `[engine] reranker` names a model."""
+        from ctx_pipeline.index.reranker import load_reranker
+
+        named = self.loaded.reranker_model
+        return None if named is None else load_reranker(named)
 
     def _embed_query(self, text: str) -> NDArray[np.float32]:
         with self._lock:

@@ -329,6 +329,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         (
             *("ContextPack", "PackSection", "PackItem", "Capability", "ConflictRecord", "ConflictSide"),
             *("PackWarning", "PolicyDecision", "BudgetReport", "SectionBudget", "PrefixInfo"),
+            "ResolvedPeriod",
         ),
     ),
     (

@@ -29,11 +29,20 @@ KEYS = {
     "policy.hard_gates": "Preflight checks whose failure is an error instead of a warning.",
     "policy.weights.relevance": "How well meaning and words match the task.",
     "policy.weights.authority": "Authority of the item.",
-    "policy.weights.freshness": "How recently it was verified; halves every 180 days.",
+    "policy.weights.freshness": "How recently it was verified. Halves with each freshness window of its source, else "
+    "every 180 days.",
     "policy.weights.confidence": "Confidence that a record states.",
     "policy.weights.dependency": "Being needed by something relevant, as a table is by a metric.",
-    "policy.weights.task_fit": "Reserved: no feature of this release uses it.",
-    "policy.weights.recency": "Reserved: no feature of this release uses it.",
+    "policy.weights.task_fit": "How well its kind fits the phase and role; 1 for what names the task types or roles "
+    "it is for.",
+    "policy.weights.recency": "How recent its own newest time is: made, observed, valid from. Halves every 90 days; "
+    "0.5 for none.",
+    "policy.weights.period_fit": "How much of its time lies in a period that the task names. Only where the task "
+    "names one.",
+    "policy.weights.cost": "Its tokens as a share of the budget. Taken away.",
+    "policy.weights.conflict_risk": "Nobody has verified it or vouches for it (0.5); something of higher authority is "
+    "about the "
+    "same (0.5). Taken away.",
     "models.model_id": "Name of the model.",
     "models.max_input_tokens": "What fits.",
     "models.max_output_tokens": "Longest answer.",
@@ -65,7 +74,7 @@ EXCLUSIONS = {
     "expired": "Its `valid_until` has passed.",
     "superseded": "A later version counts.",
     "stale": "Its source is past the fail window, and the policy excludes stale items.",
-    "duplicate": "Another candidate has the same text.",
+    "duplicate": "Another candidate has the same text, or says the same in nearly the same words.",
     "conflict_lost": "Another candidate says otherwise of the same subject, with more authority or later validity.",
     "low_rank": "It is far less relevant than the best hit, or its source loads on request only.",
     "over_budget": "There was no room left.",
@@ -239,6 +248,7 @@ FIELDS = {
     "SectionBudget.section": "Name of the share.",
     "SectionBudget.planned": "Tokens it could have.",
     "SectionBudget.used": "Tokens it took.",
+    "ResolvedPeriod.start": "Its first instant.",
     "PrefixInfo.hash": "Hash of the stable text.",
     "PrefixInfo.stable_tokens": "Its tokens.",
     "PrefixInfo.dynamic_tokens": "Tokens of the rest.",
@@ -252,11 +262,12 @@ FIELDS = {
     "ContextSnapshot.as_of": "The valid time that was asked for.",
     "ContextSnapshot.request_hash": "Hash of the request.",
     "SnapshotItem.block_hash": "Hash of the shown text, which is stored once.",
-    "ContextDecisionTrace.discovered_by": "How it was found.",
+    "ContextDecisionTrace.discovered_by": "How it was found: `vector`, `lexical`, `glossary`, `dependency`, `related`, "
+    "`version`, `subject`, `always`, `prefetch` or `request`.",
     "ContextDecisionTrace.filters": "Rules that it met.",
     "ContextDecisionTrace.features": "What the score was made from, each 0 to 1.",
     "ContextDecisionTrace.score": "Weighted sum of the features.",
-    "ContextDecisionTrace.freshness": "0 to 1; halves every 180 days.",
+    "ContextDecisionTrace.freshness": "0 to 1; halves with each freshness window of its source, else every 180 days.",
     "ContextDecisionTrace.selected": "Whether it went in.",
     "ContextDecisionTrace.selected_reason": "Why it went in.",
     "ContextDecisionTrace.excluded_reason": "Why it stayed out.",

@@ -32,6 +32,7 @@ from ctx_pipeline.contracts.pack import (
     PackWarning,
     PolicyDecision,
     PrefixInfo,
+    ResolvedPeriod,
     SectionBudget,
 )
 from ctx_pipeline.contracts.policy import (
@@ -128,6 +129,7 @@ __all__ = [
     "PublishedFile",
     "RankWeights",
     "Rendition",
+    "ResolvedPeriod",
     "RetireReport",
     "RetiredItem",
     "Scope",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract
+from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, UtcDatetime
 from ctx_pipeline.contracts.codes import Rendition, Zone
 from ctx_pipeline.contracts.render import render
 
@@ -137,6 +137,16 @@ class PolicyDecision(Contract):
     """Why it gave no valid answer, as a code; then all that it was asked about is denied."""
 
 
+class ResolvedPeriod(Contract):
+    """What a time word of the task stands for, in UTC."""
+
+    text: str
+    """The words, as the task has them."""
+    start: UtcDatetime
+    end: UtcDatetime
+    """The first instant after it."""
+
+
 class ContextPack(Contract):
     """A budgeted, permitted, conflict-resolved context for one model call."""
 
@@ -163,6 +173,8 @@ class ContextPack(Contract):
     tokenizer: str
     denied: dict[str, int]
     """How many index rows of the tenant each permission rule removed."""
+    periods: tuple[ResolvedPeriod, ...] = ()
+    """What the time words of the task stand for; the model sees them beside the state."""
     tool_context: Annotated[dict[str, Any], Field(exclude=True, repr=False)] = {}
     hash: str
     """SHA-256 over rendered text, item versions and renditions, tool hashes and policy version."""

@@ -55,6 +55,11 @@ class RankWeights(Contract):
     dependency: float = 0.30
     task_fit: float = 0.10
     recency: float = 0.10
+    period_fit: float = 0.15
+    cost: float = 0.03
+    """Taken away."""
+    conflict_risk: float = 0.05
+    """Taken away."""
 
 
 def _one_or_more(value: Any) -> Any:
@@ -90,6 +95,9 @@ class WeightChange(Contract):
     dependency: float | None = None
     task_fit: float | None = None
     recency: float | None = None
+    period_fit: float | None = None
+    cost: float | None = None
+    conflict_risk: float | None = None
 
 
 class ToolRules(Contract):
@@ -97,7 +105,7 @@ class ToolRules(Contract):
 
     max_risk: Risk | None = None
     """Riskiest tools that are shown: `low` reads, `medium` writes, `high` may not be undone. None: `medium` in phases
-    that only look around (`discover`, `explore`, `understand`, `verify`) and where little is at stake, else `high`."""
+    that only look around (`discover`, `explore`, `understand`, `verify`), else `high`."""
     strong_relevance: Share | None = None
     """A riskier tool is shown all the same when it is more relevant than this, from 0 to 1. None: 0.7, and never where
     `max_risk` is given."""
@@ -112,6 +120,8 @@ class PolicyChange(Contract):
     """Shares of single sections."""
     weights: WeightChange | None = None
     """Single ranking weights."""
+    fit: dict[ItemKind, Share] | None = None
+    """How well single kinds of items fit the case, 0 to 1."""
     candidate_limit: Annotated[int, Field(ge=1, le=1_000)] | None = None
     """Most search hits that become candidates."""
     min_relevance: Share | None = None
@@ -223,9 +233,13 @@ class SourcePolicy(Contract):
     """What agents that work is delegated to see of it. Stored and checked, not used yet."""
 
 
-ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value", "tools")
+ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value", "tools", "fit")
 """Fields that `policy_version` counts only where they are not the default: a policy from before them keeps its
 version."""
+ADDED_WEIGHTS = ("period_fit", "cost", "conflict_risk")
+"""Weights that it counts only where they are not the default."""
+ADDED_CHANGES = ("min_value", "tools", "fit")
+"""Keys of a rule that it counts only where they are given."""
 
 
 class ContextPolicy(Contract):
@@ -269,10 +283,28 @@ class ContextPolicy(Contract):
     """How sources are treated, by name or kind; the name wins."""
     tools: ToolRules | None = None
     """Which tools are shown."""
+    fit: dict[ItemKind, Share] = {}
+    """How well kinds of items fit the task, 0 to 1, whatever the phase; rules say it for phases and roles. What neither
+    names goes by a built-in table of phases, and is 0.5 where that has none."""
 
     @cached_property
     def policy_version(self) -> str:
         """`<name>@<semver>+<hash of the content>`."""
         silent = {key for key in ADDED if getattr(self, key) == ContextPolicy.model_fields[key].default}
-        digest = short_hash(canonical_json(self.model_dump(mode="json", exclude=silent)), 8)
+        content = self.model_dump(mode="json", exclude=silent)
+        usual = RankWeights().model_dump()
+        content["weights"] = {k: v for k, v in content["weights"].items() if k not in ADDED_WEIGHTS or v != usual[k]}
+        for rule in content.get("rules", ()):
+            _drop_unsaid(rule["set"])
+        digest = short_hash(canonical_json(content), 8)
         return f"{self.name}@{self.version}+{digest}"
+
+
+def _drop_unsaid(change: dict[str, Any]) -> None:
+    """Take out of a rule's values the keys that older rules could not say and this one does not."""
+    for name in ADDED_CHANGES:
+        if change[name] is None:
+            del change[name]
+    for name in ADDED_WEIGHTS:
+        if change["weights"] is not None and change["weights"][name] is None:
+            del change["weights"][name]

@@ -24,6 +24,8 @@ class EffectivePolicy:
     trust_floor: Trust
     shares: Mapping[str, float]
     weights: RankWeights
+    fit: Mapping[str, float]
+    """How well kinds of items fit the case, where the policy says so."""
     candidate_limit: int
     min_relevance: float
     min_value: float
@@ -72,6 +74,7 @@ def resolve_policy(
         shares={**policy.shares, **_below("shares", values)},
         weights=policy.weights.model_copy(update=_below("weights", values)) if values else policy.weights,
         tools=(policy.tools or ToolRules()).model_copy(update=_below("tools", values)),
+        fit={**{kind.value: share for kind, share in policy.fit.items()}, **_below("fit", values)},
         max_budgets={name: rule.max_budget for name, rule in policy.sources.items() if rule.max_budget is not None},
         rules=tuple(rule.label for rule in applied),
         origins=origins,

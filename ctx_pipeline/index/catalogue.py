@@ -50,8 +50,14 @@ class Row(NamedTuple):
     """Microseconds; `ALWAYS` for none."""
     valid_until: int
     """Microseconds; `NEVER` for none."""
+    dated_at: int
+    """Microseconds; the newest time that the item tells of itself, `ALWAYS` for none."""
     depends_on: tuple[str, ...]
     supersedes: tuple[str, ...]
+    forms: tuple[str, ...]
+    """Names it is asked for by, its own first; empty where it has no synonyms."""
+    mentions: tuple[str, ...]
+    """Names in a metric's definition."""
     label: ScopeLabel
     """What the item itself says of who may see it."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter
 
+from ctx_pipeline.contracts.codes import ItemKind
 from ctx_pipeline.security.visibility import ALWAYS, NEVER, ScopeLabel, micros
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from ctx_pipeline.contracts import ContextItem
 
-FACTS_VERSION: Final = "1"
+FACTS_VERSION: Final = "2"
 """Changes with the columns of `facts_table` and with what is in them."""
 
 FACT_COLUMNS: Final = (
@@ -32,12 +34,17 @@ FACT_COLUMNS: Final = (
     "verified_at",
     "valid_from",
     "valid_until",
+    "dated_at",
     "depends_on",
     "supersedes",
+    "forms",
+    "mentions",
     "label",
 )
 """Columns of `facts_table`, in the order in which `Row` takes them."""
 
+MAX_MENTIONS: Final = 200
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _LABELS: TypeAdapter[ScopeLabel] = TypeAdapter(ScopeLabel)
 
 
@@ -59,8 +66,11 @@ def facts_table(items: Sequence[ContextItem]) -> pa.Table:
         "verified_at": ([_verified_at(item) for item in items], number),
         "valid_from": ([start_of(item) for item in items], number),
         "valid_until": ([NEVER if item.valid_until is None else micros(item.valid_until) for item in items], number),
+        "dated_at": ([_dated_at(item) for item in items], number),
         "depends_on": ([item.depends_on for item in items], names),
         "supersedes": ([item.supersedes for item in items], names),
+        "forms": ([_forms(item) for item in items], names),
+        "mentions": ([_mentions(item) for item in items], names),
         "label": (_label_texts(items), text),
     }
     return pa.table({name: pa.array(values, kind) for name, (values, kind) in columns.items()})
@@ -69,8 +79,8 @@ def facts_table(items: Sequence[ContextItem]) -> pa.Table:
 def fact_values(table: pa.Table) -> list[list[Any]]:
     """Return the columns of `facts_table` as Python values: names as tuples, equal labels as one object."""
     values = {name: table.column(name).to_pylist() for name in FACT_COLUMNS}
-    values["depends_on"] = _tuples(table.column("depends_on"))
-    values["supersedes"] = _tuples(table.column("supersedes"))
+    for name in ("depends_on", "supersedes", "forms", "mentions"):
+        values[name] = _tuples(table.column(name))
     labels = {text: _LABELS.validate_json(text) for text in set(values["label"])}
     values["label"] = [labels[text] for text in values["label"]]
     return list(values.values())
@@ -107,6 +117,24 @@ def _label_texts(items: Sequence[ContextItem]) -> list[str]:
 def _verified_at(item: ContextItem) -> int:
     own = [moment for moment in (item.last_verified_at, item.observed_at) if moment is not None]
     return micros(max(own)) if own else ALWAYS
+
+
+def _dated_at(item: ContextItem) -> int:
+    """Return the newest of the times that an item tells of itself: made, observed, valid from."""
+    own = [moment for moment in (item.created_at, item.observed_at, item.valid_from) if moment is not None]
+    return micros(max(own)) if own else ALWAYS
+
+
+def _forms(item: ContextItem) -> tuple[str, ...]:
+    """Return the names of a term, its own first, where it has more than one; a term goes by its names alone."""
+    return tuple(dict.fromkeys((item.title, *item.synonyms))) if item.synonyms else ()
+
+
+def _mentions(item: ContextItem) -> tuple[str, ...]:
+    """Return the names in a metric's definition, which may be columns of its tables, in lower case."""
+    if item.kind is not ItemKind.METRIC:
+        return ()
+    return tuple(sorted({name.lower() for name in _IDENTIFIER.findall(item.content or "")}))[:MAX_MENTIONS]
 
 
 def _tuples(column: pa.ChunkedArray) -> list[tuple[str, ...]]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ctx_pipeline.contracts.codes import PERMISSION_CODES, Exclusion, Rendition
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, file_digest, read_pointer, read_table
+from ctx_pipeline.index.forms import Forms
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
 from ctx_pipeline.index.lexical import Lexical, LexicalHits
 from ctx_pipeline.index.overlay import Entry, apply_patch, fold, supersede_chain
@@ -82,6 +83,10 @@ class RowFacts:
     confidences: list[float]
     verified_at: list[int]
     valid_from: list[int]
+    dated_at: list[int]
+    span_from: list[int]
+    span_until: list[int]
+    twins: list[int]
     contents: list[int]
     tokens: list[list[int]]
     """Exact tokens of the full, compact and pointer renditions."""
@@ -144,6 +149,9 @@ class ArtifactReader:
         self.subject: Any = _numbers(found, "subject")
         self._edge_starts: Any = _offsets(found.column("edges"))
         self._edge_targets: Any = _list_values(found.column("edges"))
+        self._related_starts: Any = _offsets(found.column("related"))
+        self._related_targets: Any = _list_values(found.column("related"))
+        self.forms = Forms(found.column("forms"), self.tenants)
         self._subject_order: Any = np.argsort(self.subject, kind="stable")
         self._sorted_subject: Any = self.subject[self._subject_order]
         self.kind: Any = _numbers(ranked, "kind")
@@ -154,6 +162,13 @@ class ArtifactReader:
         self.confidence: Any = _numbers(ranked, "confidence")
         self.verified_at: Any = _numbers(ranked, "verified_at")
         self.content_number: Any = _numbers(ranked, "content_number")
+        self.dated_at: Any = _numbers(ranked, "dated_at")
+        self.span_from: Any = _numbers(ranked, "span_from")
+        self.span_until: Any = _numbers(ranked, "span_until")
+        self.twins: Any = _numbers(ranked, "twins")
+        self.fold_key: Any = _numbers(ranked, "fold_key")
+        self._signature_starts: Any = _offsets(ranked.column("signature"))
+        self._signatures: Any = _list_values(ranked.column("signature"))
         self.labels, self.tenant_numbers = labels_of(filtered)
         self.state = StateColumns(
             scope=_numbers(filtered, "scope"),
@@ -234,6 +249,20 @@ class ArtifactReader:
             for target in self._edge_targets[first[at] : last[at]].tolist()
         ]
 
+    def related(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return (row, row that might help beside it) for the rows, in order."""
+        where = np.asarray(rows, np.intp)
+        first, last = self._related_starts[where], self._related_starts[where + 1]
+        return [
+            (rows[at], target)
+            for at in np.flatnonzero(last > first).tolist()
+            for target in self._related_targets[first[at] : last[at]].tolist()
+        ]
+
+    def signature(self, row: int) -> NDArray[np.uint32]:
+        """Return the MinHash signature of a row that has `twins`."""
+        return self._signatures[self._signature_starts[row] : self._signature_starts[row + 1]]
+
     def facts(self, rows: Sequence[int], encoding: str) -> RowFacts:
         """Return what serving needs of some rows, column by column."""
         where = np.asarray(rows, np.intp)
@@ -253,6 +282,10 @@ class ArtifactReader:
             confidences=self.confidence[where].tolist(),
             verified_at=self.verified_at[where].tolist(),
             valid_from=self.state.valid_from[where].tolist(),
+            dated_at=self.dated_at[where].tolist(),
+            span_from=self.span_from[where].tolist(),
+            span_until=self.span_until[where].tolist(),
+            twins=self.twins[where].tolist(),
             contents=self.content_number[where].tolist(),
             tokens=self.tokens[encoding][where].tolist(),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,11 +15,14 @@ from pydantic import ValidationError
 from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Message, Trust, WhenToLoad
 from ctx_pipeline.errors import InvalidRequest
 from ctx_pipeline.index.catalogue import Row, edges, subjects
+from ctx_pipeline.index.relations import related_rows
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
+from ctx_pipeline.stages.expansion import add_named, named_terms
+from ctx_pipeline.stages.periods import Period, resolve, shown
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, repair_json, short_hash
 from ctx_pipeline.tools.compact import compact_tool
@@ -33,31 +37,38 @@ NEIGHBOUR_DEPTH = 2
 """Steps along the dependency graph: metric -> table -> its base."""
 NEIGHBOUR_DECAY = 0.85
 """Relevance that a step along the dependency graph keeps."""
+RELATED_TO_ONE, MAX_RELATED = 6, 24
+"""Items that come in because they might help beside one of the best hits, and beside all of them."""
+_CODE = KINDS.index(ItemKind.CODE.value)
 SIBLING_SUBJECTS = 16
 """Best hits whose other versions and namesakes are looked up."""
 QUERY_CHARS = 2_000
 CountTokens = Callable[[str], int]
 REQUEST_SOURCE = "request"
-VECTOR, LEXICAL, DEPENDENCY = "vector", "lexical", "dependency"
+VECTOR, LEXICAL, DEPENDENCY, RELATED, GLOSSARY = "vector", "lexical", "dependency", "related", "glossary"
 """Ways of being found that ranking looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """Candidates by where they came from, and how many rows permission rules removed."""
+    """Candidates by where they came from, how many rows permission rules removed, and the periods of the request."""
 
     candidates: list[Candidate]
     denied: dict[Exclusion, int]
+    periods: tuple[Period, ...] = ()
 
 
 def batch(rows: Sequence[Row]) -> pa.Table:
     """Return what identifies each row and what it is connected to.
 
-    Columns: tenant, item_id, version, title, subject_name, subject (its number, -1 for none), chain, edges (rows).
+    Columns: tenant, item_id, version, title, subject_name, subject (its number, -1 for none), chain, edges (rows it
+    needs), related (rows that might help beside it), forms (names it is asked for by).
     """
     import pyarrow as pa
 
     numbers, _ = subjects(rows)
+    needed = edges(rows)
+    row_lists = pa.list_(pa.field("item", pa.int32()))
     return pa.table(
         {
             "tenant": pa.array([row.tenant for row in rows], pa.large_string()),
@@ -67,7 +78,9 @@ def batch(rows: Sequence[Row]) -> pa.Table:
             "subject_name": pa.array([row.subject or "" for row in rows], pa.large_string()),
             "subject": pa.array(numbers, pa.int32()),
             "chain": pa.array([row.chain for row in rows], pa.int32()),
-            "edges": pa.array(edges(rows), pa.list_(pa.field("item", pa.int32()))),
+            "edges": pa.array(needed, row_lists),
+            "related": pa.array(related_rows(rows, needed), row_lists),
+            "forms": pa.array([row.forms for row in rows], pa.list_(pa.field("item", pa.string()))),
         }
     )
 
@@ -100,8 +113,11 @@ def serve(
 
     `tokens_of` counts the tokens of a text. Order of the candidates carries no meaning.
     """
+    named = named_terms(query_text(request), view, viewer, clock)
     hits = view.search(query_text(request), vector, viewer=viewer, clock=clock, limit=limit)
     found = _Finder(view, viewer, clock)
+    for row in named.rows:
+        found.add(row, GLOSSARY)
     for code in (WhenToLoad.ALWAYS, WhenToLoad.PREFETCH):
         for row in found.permitted(view.reader.always_rows(viewer.tenant, WHEN.index(code)).tolist()):
             found.add(row, code.value)
@@ -110,6 +126,7 @@ def serve(
             found.add(row, routing.REFERENCED)
     dense = dict(zip(hits.dense_rows.tolist(), hits.dense_scores.tolist(), strict=True))
     lexical = dict(zip(*hits.lexical, strict=True))
+    add_named(lexical, named, view, viewer=viewer, clock=clock, limit=limit)
     for row in dense:
         found.add(row, VECTOR)
     for row in lexical:
@@ -119,8 +136,12 @@ def serve(
     best = sorted(found.by_row, key=lambda row: (-dense[row] - (row in lexical), row))
     found.add_neighbours()
     found.add_siblings(best)
+    found.add_related(best)
     candidates = found.candidates(encoding, dense, lexical)
-    return Discovered([*candidates, *request_candidates(request, tokens_of)], hits.denied)
+    periods = resolve(_task_text(request), clock.at)
+    if periods:
+        candidates.append(_period_item(periods, clock, tokens_of))
+    return Discovered([*candidates, *request_candidates(request, tokens_of)], hits.denied, periods)
 
 
 class _Finder:
@@ -168,6 +189,23 @@ class _Finder:
             self.add(row, how)
             self.parents.setdefault(row, parent)
 
+    def add_related(self, best: Sequence[int]) -> None:
+        """Add what might help beside the best hits, through permitted items only; nothing needs it."""
+        hits = list(best[:SIBLING_SUBJECTS])
+        # Tests cover files; a hit in one is a symbol of it.
+        code = (row for row in hits if self.reader.kind[row] == _CODE)
+        hits += [need for row in code for need in self.needs.get(row, ()) if need not in hits]
+        pairs = [(row, other) for row, other in self.reader.related(hits) if other not in self.by_row]
+        permitted = set(self.permitted(list({other for _, other in pairs})))
+        beside: dict[int, int] = defaultdict(int)
+        added: set[int] = set()
+        for row, other in pairs:
+            if other in permitted and other not in added and beside[row] < RELATED_TO_ONE and len(added) < MAX_RELATED:
+                beside[row] += 1
+                added.add(other)
+                self.add(other, RELATED)
+                self.parents.setdefault(other, row)
+
     def permitted(self, rows: list[int]) -> list[int]:
         """Return the rows that may be named, so that none other leads to a candidate; time may still rule them out."""
         if not rows:
@@ -187,6 +225,7 @@ class _Finder:
             source = sources[facts.sources[at]]
             section = SECTION_LIST[facts.sections[at]]
             full, compact, pointer = facts.tokens[at]
+            label = labels[scopes[at]]
             parent = self.parents.get(row)
             made.append(
                 Candidate(
@@ -200,7 +239,8 @@ class _Finder:
                     subject=facts.subjects[at],
                     authority=facts.authorities[at],
                     confidence=facts.confidences[at],
-                    trust=labels[scopes[at]].trust,
+                    trust=label.trust,
+                    tailored=bool(label.task_types or label.agent_visibility),
                     protected=section == "policy",
                     when_to_load=WHEN_NAMES[facts.whens[at]],
                     # A pointer to a tool cannot be called.
@@ -209,6 +249,9 @@ class _Finder:
                     fail_after=source["fail_after"],
                     content=facts.contents[at],
                     valid_from=facts.valid_from[at],
+                    dated_at=facts.dated_at[at],
+                    spans=(facts.span_from[at], facts.span_until[at]),
+                    twins=facts.twins[at],
                     discovered_by=self.by_row[row],
                     parent=_parent_id(facts.item_ids[at], None if parent is None else names.get(parent)),
                     needs=tuple(self.needs.get(row, ())),
@@ -268,6 +311,12 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
     if goal:
         made.append(_request_item(ItemKind.TASK, "goal", "goal", goal, tokens_of, protected=True))
     return made
+
+
+def _period_item(periods: Sequence[Period], clock: Clock, tokens_of: CountTokens) -> Candidate:
+    """Tell the model which days the task's time words mean: it does not know today's date."""
+    text = shown(periods, clock.at)
+    return _request_item(ItemKind.STATE, "periods", "state", text, tokens_of, protected=True, order=1)
 
 
 def _message_text(message: Message) -> str:

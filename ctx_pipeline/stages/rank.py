@@ -17,18 +17,23 @@ from ctx_pipeline.contracts import (
     WhenToLoad,
 )
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock
+from ctx_pipeline.security.visibility import ALWAYS, Clock
 from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN
 from ctx_pipeline.stages.discover import DEPENDENCY, LEXICAL, NEIGHBOUR_DECAY, VECTOR
-from ctx_pipeline.stages.related import link_columns, spread_chunks
-from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, section_of
+from ctx_pipeline.stages.duplicates import fold_duplicates, fold_near_duplicates, mark_columns
+from ctx_pipeline.stages.features import Case, score
+from ctx_pipeline.stages.periods import Period, named_span
+from ctx_pipeline.stages.related import lift_related, link_columns, spread_chunks
+from ctx_pipeline.stages.rerank import rerank
+from ctx_pipeline.stages.sections import section_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ctx_pipeline.index.reader import ArtifactReader, ServingView
+    from ctx_pipeline.index.reranker import Reranker
 
 RANKING_VERSION = "rank-2"
 """Changes whenever the same candidates could be ordered differently; part of every snapshot."""
@@ -43,8 +48,8 @@ DENSE_WEIGHTS: dict[str, float] = {
 }
 """Share of the embedding for kinds that differ: requests say what a tool is for in other words than the tool does, and
 name columns by their names. Chosen on one half of the questions of `bench.retrieval`."""
-FRESHNESS_HALF_LIFE_DAYS = 180.0
-_HALF_LIFE = FRESHNESS_HALF_LIFE_DAYS * 86_400_000_000
+TARGET_TOKENS = 8_000
+"""What a pack aims for where nobody says it."""
 _PROACTIVE = frozenset({WhenToLoad.ALWAYS.value, WhenToLoad.PREFETCH.value})
 _INSTRUCTION = ItemKind.INSTRUCTION.value
 _ON_REQUEST = WhenToLoad.ON_REQUEST.value
@@ -73,16 +78,19 @@ class Ranked:
     conflicts: tuple[ConflictRecord, ...]
 
 
-def batch(rows: Sequence[Row], sources: Sequence[SourceFacts]) -> pa.Table:
-    """Return the features of each row that no request changes.
+def batch(rows: Sequence[Row], sources: Sequence[SourceFacts], marks: pa.Table | None = None) -> pa.Table:
+    """Return the features of each row that no request changes. `marks` are the rows' `duplicates.signatures`.
 
     Columns: kind, section, source, when_to_load (numbers of the codebook and of `sources`), authority, confidence,
-    verified_at (microseconds; `ALWAYS` where the source's own refresh counts), content_number.
+    verified_at (microseconds; `ALWAYS` where the source's own refresh counts), content_number, dated_at, span_from and
+    span_until (what it is about: the period its title names, else its own time; equal for none), twins, signature,
+    fold_key.
     """
     import pyarrow as pa
 
     number_of = {source.name: number for number, source in enumerate(sources)}
     order = [number_of[row.source] for row in rows]
+    spans = [named_span(row.title) or _instant(row.dated_at) for row in rows]
     sections = [SECTION_LIST.index(section_of(ItemKind(row.kind), row.trust)) for row in rows]
     return pa.table(
         {
@@ -94,8 +102,16 @@ def batch(rows: Sequence[Row], sources: Sequence[SourceFacts]) -> pa.Table:
             "confidence": pa.array([row.confidence for row in rows], pa.float32()),
             "verified_at": pa.array([row.verified_at for row in rows], pa.int64()),
             "content_number": pa.array([row.content_number for row in rows], pa.int64()),
+            "dated_at": pa.array([row.dated_at for row in rows], pa.int64()),
+            "span_from": pa.array([first for first, _ in spans], pa.int64()),
+            "span_until": pa.array([last for _, last in spans], pa.int64()),
+            **mark_columns(rows, marks),
         }
     )
+
+
+def _instant(moment: int) -> tuple[int, int]:
+    return (0, 0) if moment == ALWAYS else (moment, moment + 1)
 
 
 def serve(
@@ -106,16 +122,24 @@ def serve(
     clock: Clock,
     refreshed: Mapping[str, int],
     request: ContextRequest,
+    periods: Sequence[Period] = (),
+    target: int = TARGET_TOKENS,
+    reranker: Reranker | None = None,
 ) -> Ranked:
     """Score the candidates that are still in, route tools, fold duplicates, resolve conflicts.
 
-    `refreshed` says when each source was last read, in microseconds. Order: descending score, ties by item id and
-    version; excluded candidates keep their place at the end.
+    `refreshed` says when each source was last read, in microseconds, `periods` what the request's time words mean,
+    `target` how many tokens the pack aims for, and `reranker` looks again at the best. Order: descending score, ties by
+    item id and version; excluded candidates keep their place at the end.
     """
     alive = [candidate for candidate in candidates if candidate.excluded is None]
     indexed = [candidate for candidate in alive if candidate.row != REQUEST_ROW]
     _relevance(indexed)
-    _features(indexed, policy, clock, refreshed)
+    lift_related(indexed)
+    if reranker is not None:
+        rerank(indexed, request.task.text, view.reader, reranker)
+    case = Case(policy=policy, clock=clock, refreshed=refreshed, request=request, periods=periods, target=target)
+    score(indexed, case)
     for candidate in alive:
         if candidate.row == REQUEST_ROW:
             candidate.features = {"relevance": 1.0}
@@ -123,7 +147,8 @@ def serve(
     alive.sort(key=lambda candidate: (-candidate.score, candidate.item_id, candidate.version))
     _layer_instructions(indexed, request)
     routing.serve(indexed, view.reader.tools, policy, request)
-    _fold_duplicates(indexed)
+    fold_duplicates(indexed)
+    fold_near_duplicates(indexed, view.reader)
     conflicts = _resolve_conflicts([c for c in alive if c.excluded is None], view.reader)
     _cut_low_rank(indexed, policy)
     routing.settle(alive, view.reader.tools, policy)
@@ -157,36 +182,6 @@ def _relevance(candidates: Sequence[Candidate]) -> None:
             candidate.features["relevance"] = max(candidate.features["relevance"], inherited)
 
 
-def _features(
-    candidates: Sequence[Candidate], policy: EffectivePolicy, clock: Clock, refreshed: Mapping[str, int]
-) -> None:
-    weights = policy.weights
-    for candidate in candidates:
-        verified = candidate.verified_at
-        age = clock.at - (verified if verified > ALWAYS else refreshed.get(candidate.source, clock.at))
-        relevance = candidate.features["relevance"]
-        freshness = 0.5 ** (max(0, age) / _HALF_LIFE)
-        authority = candidate.authority / 100
-        dependency = 1.0 if DEPENDENCY in candidate.discovered_by else 0.0
-        candidate.features = {
-            "relevance": relevance,
-            "authority": authority,
-            "freshness": freshness,
-            "confidence": candidate.confidence,
-            "dependency": dependency,
-        }
-        candidate.score = (
-            weights.relevance * relevance
-            + weights.authority * authority
-            + weights.freshness * freshness
-            + weights.confidence * candidate.confidence
-            + weights.dependency * dependency * relevance
-        )
-        candidate.stale = candidate.fail_after < NEVER and age > candidate.fail_after
-        if candidate.stale and policy.exclude_stale:
-            candidate.excluded = Exclusion.STALE
-
-
 def _layer_instructions(candidates: Sequence[Candidate], request: ContextRequest) -> None:
     """Keep the instructions of the project and of the folders above the file at hand (`state.path`)."""
     path = str(request.state.get("path", "")).replace("\\", "/").strip("/")
@@ -198,18 +193,6 @@ def _layer_instructions(candidates: Sequence[Candidate], request: ContextRequest
                 candidate.counterfactual = f"applies to files under {folder}/: name the file at hand in state.path"
 
 
-def _fold_duplicates(candidates: Sequence[Candidate]) -> None:
-    """Of items with the same text, keep one that may instruct, then highest authority, then score, then id."""
-    by_content: dict[int, list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
-        if candidate.excluded is None:
-            by_content[candidate.content].append(candidate)
-    for group in by_content.values():
-        if len(group) > 1:
-            group.sort(key=lambda c: (c.section not in INSTRUCTING_SECTIONS, -c.authority, -c.score, c.item_id))
-            for loser in group[1:]:
-                loser.excluded = Exclusion.DUPLICATE
-                loser.counterfactual = f"same text as {group[0].item_id}"
 
 
 def _resolve_conflicts(candidates: Sequence[Candidate], reader: ArtifactReader) -> tuple[ConflictRecord, ...]:

@@ -8,6 +8,7 @@ from math import sqrt
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.discover import RELATED
 
 TABLE_SHARE = 0.2
 """How much of its table's relevance a column gains."""
@@ -24,6 +25,8 @@ Questions over ten files find .59 of the files they need within 4,000 tokens, wi
 """
 LEAST_KEPT = 0.5
 """What a chunk keeps however many come before it."""
+RELATED_SHARE = 0.5
+"""What an item that might help beside a hit keeps of the hit's relevance."""
 _SCHEMA = ItemKind.SCHEMA.value
 
 
@@ -81,3 +84,16 @@ def spread_chunks(candidates: Sequence[Candidate]) -> None:
         chunks.sort(key=lambda chunk: (-chunk.features["relevance"], chunk.item_id, chunk.version))
         for place, chunk in enumerate(chunks):
             chunk.features["relevance"] *= max(NEXT_CHUNK**place, LEAST_KEPT)
+
+
+def lift_related(candidates: Sequence[Candidate]) -> None:
+    """Give what came in beside a hit a share of the hit's relevance, where it has less of its own."""
+    beside = [candidate for candidate in candidates if RELATED in candidate.discovered_by and candidate.parent]
+    if not beside:
+        return
+    relevance: dict[str, float] = defaultdict(float)
+    for candidate in candidates:
+        relevance[candidate.item_id] = max(relevance[candidate.item_id], candidate.features["relevance"])
+    for candidate in beside:
+        lifted = RELATED_SHARE * relevance[candidate.parent or ""]
+        candidate.features["relevance"] = max(candidate.features["relevance"], lifted)

@@ -64,3 +64,16 @@ def test_a_first_build_with_a_named_model_publishes_nothing_and_the_command_line
     error = json.loads(result.stdout)["error"]
     assert (error["code"], error["fix"]) == ("model_unavailable", FIX)
     assert read_pointer(Layout(home)) is None
+
+
+def test_a_project_that_names_a_reranker_is_told_what_to_install(home: Path):
+    build(home, progress=False)
+    with (home / "ctx.toml").open("a", encoding="utf-8") as config:
+        config.write('[engine]\nreranker = "cross-encoder/ms-marco-MiniLM-L6-v2"\n')
+    with pytest.raises(Unavailable) as raised:
+        assemble(home)
+    assert (raised.value.stable_code, raised.value.where, raised.value.fix) == (
+        "model_unavailable",
+        "[engine] reranker",
+        FIX,
+    )

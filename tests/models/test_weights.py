@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ctx_pipeline.index.embedder import Embedder, _load, load_embedder
+from ctx_pipeline.index.reranker import load_reranker
 
 # Importing torch takes half a minute on a busy machine.
 pytestmark = [
@@ -79,3 +80,24 @@ def test_a_model_of_half_precision_gives_whole_vectors_close_to_the_real_ones(we
     assert (query.dtype, documents.dtype) == (np.float32, np.float32)
     np.testing.assert_allclose(np.linalg.norm([query, *documents], axis=1), 1.0, atol=1e-6)
     np.testing.assert_allclose((documents * whole.embed_documents(TEXTS)).sum(axis=1), 1.0, atol=1e-3)
+
+
+def tiny_cross_encoder(weights: Path, folder: Path) -> Path:
+    """Save a cross-encoder of one small layer with fixed weights, over the words of a real model."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(7)
+    config = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, num_labels=1)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(weights).save_pretrained(folder)
+    return folder
+
+
+def test_a_cross_encoder_gives_the_same_numbers_from_0_to_1_in_any_company(weights: Path, tmp_path: Path):
+    reranker = load_reranker(str(tiny_cross_encoder(weights, tmp_path / "tiny")))
+    scores = reranker.scores("When is money returned?", TEXTS)
+    assert all(0 <= score <= 1 for score in scores)
+    assert [reranker.scores("When is money returned?", [text])[0] for text in TEXTS] == scores
+    assert reranker.scores("anything", []) == []
+    assert reranker.name == "tiny"
