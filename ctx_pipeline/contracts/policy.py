@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, Text
 from ctx_pipeline.contracts.codes import GateCheck, ItemKind, Trust, WhenToLoad
@@ -92,6 +92,29 @@ class WeightChange(Contract):
     recency: float | None = None
 
 
+Criterion = Literal["authority", "validity", "freshness"]
+"""What decides between two claims: rank of the source, which began to be valid later, which was verified later."""
+ConflictAction = Literal["resolve", "show_both", "ask"]
+"""The winner alone is shown, both are shown and the winner is named, or both are shown and somebody is to decide."""
+
+
+def _distinct(value: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    if len(set(value)) != len(value):
+        raise ValueError("names a criterion twice")
+    return value
+
+
+class ConflictPolicy(Contract):
+    """What becomes of items that contradict each other."""
+
+    order: Annotated[tuple[Criterion, ...], AfterValidator(_distinct)] = ()
+    """Criteria in the order in which they decide; what is left out decides nothing. Empty: `authority`, `validity`,
+    `freshness`."""
+    actions: dict[Name, ConflictAction] = {}
+    """What is done, by the beginning of a subject (`metric:`) or the kind of the losing item (`document`); the longest
+    beginning wins, then the most careful action. Others: `resolve`."""
+
+
 class PolicyChange(Contract):
     """What a rule sets; what it does not name keeps its value."""
 
@@ -113,6 +136,8 @@ class PolicyChange(Contract):
     """True: items past their source's fail window stay out."""
     max_observation_tokens: Annotated[int, Field(ge=16)] | None = None
     """A single observation above this is shown in its compact rendition."""
+    conflicts: ConflictPolicy | None = None
+    """What becomes of items that contradict each other; single actions keep those of the policy beside them."""
 
 
 class PolicyRule(Contract):
@@ -147,6 +172,8 @@ class PolicyRule(Contract):
             value: Any = getattr(self.set, key)
             if isinstance(value, WeightChange):
                 value = value.model_dump(exclude_none=True)
+            if isinstance(value, ConflictPolicy):
+                value = flat_conflicts(value)
             if isinstance(value, dict):
                 found |= {f"{key}.{part}": inner for part, inner in cast("dict[str, Any]", value).items()}
             elif value is not None:
@@ -206,7 +233,13 @@ class SourcePolicy(Contract):
     """What agents that work is delegated to see of it. Stored and checked, not used yet."""
 
 
-ADDED = ("roles", "required_types", "order", "rules", "sources")
+def flat_conflicts(conflicts: ConflictPolicy) -> dict[str, Any]:
+    """Return what it says, flat: `order`, `actions.metric:`."""
+    order = {"order": conflicts.order} if conflicts.order else {}
+    return {**order, **{f"actions.{name}": action for name, action in conflicts.actions.items()}}
+
+
+ADDED = ("roles", "required_types", "order", "rules", "sources", "conflicts")
 """Fields that `policy_version` counts only where they say something: a policy from before them keeps its version."""
 
 
@@ -246,10 +279,15 @@ class ContextPolicy(Contract):
     """Exceptions for tasks, phases, roles, models and risks."""
     sources: dict[Text, SourcePolicy] = {}
     """How sources are treated, by name or kind; the name wins."""
+    conflicts: ConflictPolicy | None = None
+    """What becomes of items that contradict each other. None: all are resolved in the usual order."""
 
     @cached_property
     def policy_version(self) -> str:
         """`<name>@<semver>+<hash of the content>`."""
         content = self.model_dump(mode="json")
+        for rule in content["rules"]:
+            if rule["set"]["conflicts"] is None:
+                del rule["set"]["conflicts"]
         digest = short_hash(canonical_json({k: v for k, v in content.items() if k not in ADDED or v}), 8)
         return f"{self.name}@{self.version}+{digest}"

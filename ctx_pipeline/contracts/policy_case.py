@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ctx_pipeline.contracts.codes import GateCheck, ItemKind, Trust
-from ctx_pipeline.contracts.policy import ContextPolicy, DataSection, PolicyRule, RankWeights
+from ctx_pipeline.contracts.policy import ConflictPolicy, ContextPolicy, DataSection, PolicyRule, RankWeights
 
 DEFAULT_PHASE = "default"
 
@@ -31,6 +31,7 @@ class EffectivePolicy:
     max_observation_tokens: int
     required_types: tuple[ItemKind, ...]
     order: tuple[DataSection, ...]
+    conflicts: ConflictPolicy
     max_budgets: Mapping[str, int | float]
     """Most tokens, or share of the target, by name or kind of source."""
     rules: tuple[str, ...]
@@ -70,6 +71,7 @@ def resolve_policy(
         shares={**policy.shares, **_below("shares", values)},
         weights=policy.weights.model_copy(update=_below("weights", values)) if values else policy.weights,
         max_budgets={name: rule.max_budget for name, rule in policy.sources.items() if rule.max_budget is not None},
+        conflicts=_conflicts(policy.conflicts or ConflictPolicy(), _below("conflicts", values)),
         rules=tuple(rule.label for rule in applied),
         origins=origins,
         **{key: values.get(key, getattr(policy, key)) for key in _PLAIN},
@@ -86,6 +88,13 @@ _PLAIN = (
 def _below(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
     prefix = f"{table}."
     return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+
+def _conflicts(base: ConflictPolicy, values: Mapping[str, Any]) -> ConflictPolicy:
+    if not values:
+        return base
+    actions = {**base.actions, **_below("actions", values)}
+    return ConflictPolicy(order=values.get("order", base.order), actions=actions)
 
 
 def matching_rules(policy: ContextPolicy, case: Mapping[str, str | None]) -> list[PolicyRule]:

@@ -32,6 +32,10 @@ NEIGHBOUR_DECAY = 0.85
 """Relevance that a step along the dependency graph keeps."""
 SIBLING_SUBJECTS = 16
 """Best hits whose other versions and namesakes are looked up."""
+RIVALS_LOOKED_AT = 256
+"""Rows looked at for what contradicts the hits; those that may not be named are among them."""
+MAX_RIVALS = 16
+"""Rows added because they contradict a hit: those of most authority."""
 QUERY_CHARS = 2_000
 CountTokens = Callable[[str], int]
 REQUEST_SOURCE = "request"
@@ -113,6 +117,7 @@ def serve(
     best = sorted(found.by_row, key=lambda row: (-dense[row] - (row in lexical), row))
     found.add_neighbours()
     found.add_siblings(best)
+    found.add_rivals(best)
     candidates = found.candidates(encoding, dense, lexical)
     return Discovered([*candidates, *request_candidates(request, tokens_of)], hits.denied)
 
@@ -162,12 +167,25 @@ class _Finder:
             self.add(row, how)
             self.parents.setdefault(row, parent)
 
-    def permitted(self, rows: list[int]) -> list[int]:
-        """Return the rows that may be named, so that none other leads to a candidate; time may still rule them out."""
+    def add_rivals(self, best: Sequence[int]) -> None:
+        """Add what contradicts the hits, so that both sides are known where only one was found."""
+        rivals = {other: row for row, other in self.reader.contested.rivals(best, RIVALS_LOOKED_AT)}
+        new = [row for row in self.permitted(list(rivals), now=True) if row not in self.by_row]
+        for row in sorted(new, key=lambda row: (-int(self.reader.authority[row]), row))[:MAX_RIVALS]:
+            self.add(row, "claim")
+            self.parents.setdefault(row, rivals[row])
+
+    def permitted(self, rows: list[int], *, now: bool = False) -> list[int]:
+        """Return the rows that may be named, so that none other leads to a candidate.
+
+        Time may still rule them out, but not with `now`.
+        """
         if not rows:
             return []
-        codes = self.view.codes(np.asarray(rows, np.intp), self.viewer, self.clock)
-        return [row for row, code in zip(rows, codes.tolist(), strict=True) if code_of(code) not in UNNAMED_CODES]
+        codes = self.view.codes(np.asarray(rows, np.intp), self.viewer, self.clock).tolist()
+        if now:
+            return [row for row, code in zip(rows, codes, strict=True) if code == 0]
+        return [row for row, code in zip(rows, codes, strict=True) if code_of(code) not in UNNAMED_CODES]
 
     def candidates(self, encoding: str, dense: Mapping[int, float], lexical: Mapping[int, float]) -> list[Candidate]:
         """Read the columns of everything found, once, and make the candidates."""
