@@ -11,6 +11,7 @@ from ctx_pipeline.contracts import ContextItem, ItemKind, Provenance, Scope, Sen
 from ctx_pipeline.index.artifact import Generation, Layout, Staging
 from ctx_pipeline.index.catalogue import Row, tenant_slices
 from ctx_pipeline.index.claims import claims_table
+from ctx_pipeline.index.claims import claims_table
 from ctx_pipeline.index.facts import fact_values, facts_table
 from ctx_pipeline.index.lexical import terms_table
 from ctx_pipeline.security.visibility import NEVER

@@ -18,6 +18,8 @@ _MARK = re.compile(r"^\s*(?:[-*+>]|\d{1,3}[.)]|[（(]?[一二三四五六七八�
 _STRONG = re.compile(r"(\*\*|__|`)")
 _HEADING = re.compile(r"^\s*#{1,6}\s+")
 _COMMA = re.compile(r"[,，、:：](?=\D|$)|\s[—–-]{1,2}\s|\b(?:but|whereas|while)\b|，?(?:但是|但|而)")
+_COLON = re.compile(r"^([^:：,，。]{2,80})[:：]\s*(?=[^:：,，。]{1,24}[.。]?\s*$)")
+"""A name with its value, `refund window: 30 days`."""
 _ASIDE = re.compile(r"(?<=[\s\u3400-\u9fff])\(([^()]*)\)|（([^（）]*)）")
 _QUESTION = re.compile(r"[?？]\s*$|^(?:if|suppose|imagine|whether|假设|例如|比如)\b|\be\.g\.|\bfor example\b")
 _LIMITS = re.compile(
@@ -90,7 +92,8 @@ def _of_sentence(sentence: str, scope: tuple[str, ...], *, loose: bool) -> Itera
     sentence = _SINCE.sub(" ", sentence)
     asides = [part for match in _ASIDE.finditer(sentence) for part in match.groups() if part]
     limits = [part for part in asides if _LIMITS.match(part.strip()) or _NUMBERS.search(part)]
-    parts = [part.strip(" .。;；!！") for part in _COMMA.split(_ASIDE.sub(" ", sentence)) if part.strip(" .。;；!！")]
+    said = _COLON.sub(r"\1 = ", _ASIDE.sub(" ", sentence))
+    parts = [part for piece in _COMMA.split(said) if (part := piece.strip(" .。;；!！"))]
     if len(parts) > 1:
         limits += [part for part in parts if _LIMITS.match(part)]
     if _PAST.search(sentence):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ctx_pipeline.index.claim_words import words
+from ctx_pipeline.index.claim_words import QUANTITY, words
 from ctx_pipeline.index.quantities import Quantity, quantities
 
 
@@ -104,20 +104,21 @@ _ACTIVE = re.compile(
 )
 _PASSIVE = re.compile(
     r"^(?P<object>.+?)\s+(?:(?:is|are|was|were|get|be|being|will be|must be|should be)\s+)?(?P<not>not |never |no longer |(?:isn't|aren't) )?"
-    r"(?:(?P<in>included|counted|part of|counted in)|(?P<out>excluded|deducted|subtracted|removed|left out|omitted|netted out|ignored|stripped out))"
+    r"(?:(?P<in>included|counted|counted in)|(?P<out>excluded|deducted|subtracted|removed|left out|omitted|netted out|ignored|stripped out))"
     r"\b(?:\s+(?:in|from|of|out of|into|toward|towards|as part of)\s+(?P<what>.+))?$"
 )
 _COUNT = re.compile(
     rf"^(?P<object>.+?)\s+(?P<not>{_NOT}\s+)?(?:count|counts|go|goes)\s+(?:toward|towards|into|as part of|in)\s+(?P<what>.+)$"
 )
+_PART = re.compile(rf"^(?P<object>.+?)\s+(?:is|are|was|were)\s+(?P<not>not |no longer )?(?P<in>(?:a )?part of)\s+(?P<what>.+)$")
 _WITH = re.compile(r"^(?P<what>\S+(?: \S+){0,3}?) (?:(?P<in>with)|(?P<out>without)) (?P<object>\S+(?: \S+)?)$")
 _ZH_ACTIVE = re.compile(
-    r"^(?P<what>.*?)(?P<not>不应|不再|不会|不|未|没有|没|并不|并未)?(?:(?P<in>包含|包括|计入|算上|算入|纳入|含)|"
+    r"^(?P<what>.*?)(?P<not>不应|不再|不会|不|未|没有|没|并不|并未|从不)?(?:(?P<in>包含|包括|计入|算上|算入|算进|纳入|含)|"
     r"(?P<out>剔除|扣除|排除|去除|除去|减去|扣减|去掉|不计))(?:了|有|所有|全部|任何)?(?P<object>[^的]{1,16}?)(?:的?(?:金额|部分|订单|在内|后|之后|款项|数据))?$"
 )
 _ZH_PASSIVE = re.compile(
     r"^(?P<object>\S{1,12}?)(?:金额|部分|款项)?(?P<not>不应|不再|不会|不|未|没有|并不|并未)?(?:被|会|要|需|均|都|也|应)?"
-    r"(?:(?P<in>计入|算入|纳入|包含在|包括在|算在)|(?P<out>从.{1,12}(?:扣除|剔除|排除)))(?P<what>[^,，]{0,14}?)(?:内|中|之内|里)?$"
+    r"(?:(?P<in>计入|算入|算进|纳入|包含在|包括在|算在)|(?P<out>从.{1,12}(?:扣除|剔除|排除)))(?P<what>[^,，]{0,14}?)(?:内|中|之内|里)?$"
 )
 _AND: Final = re.compile(r"\s+(?:and|or|nor|as well as|&)\s+|\s*[、/]\s*|和|与|及|以及|或")
 _STOP_OBJECT = re.compile(
@@ -130,7 +131,7 @@ _PRONOUNS: Final = frozenset(
 
 
 def _inclusions(text: str, *, defining: bool) -> Iterator[Found]:
-    patterns = [_PASSIVE, _COUNT, _ACTIVE] if text.isascii() else [_PASSIVE, _ACTIVE, _ZH_PASSIVE, _ZH_ACTIVE]
+    patterns = [_PART, _PASSIVE, _COUNT, _ACTIVE] if text.isascii() else [_PASSIVE, _ACTIVE, _ZH_PASSIVE, _ZH_ACTIVE]
     if defining and text.isascii():
         patterns.append(_WITH)
     for pattern in patterns:
@@ -142,6 +143,9 @@ def _inclusions(text: str, *, defining: bool) -> Iterator[Found]:
         about = match["what"] or ""
         if len(words(about)) > 8 or (not defining and not about.strip()):
             return
+        stop = _STOP_OBJECT.search(match["object"])
+        if stop:
+            about = f"{about} {stop.group()}"
         objects = [_object(part) for part in _AND.split(_STOP_OBJECT.sub("", match["object"]))]
         for thing in objects:
             if thing:
@@ -261,7 +265,7 @@ def _without(text: str, found: list[Quantity]) -> str:
     for one in found:
         kept.append(text[at : one.start])
         at = one.end
-    return _BOUNDS.sub(" ", " ".join([*kept, text[at:]]))
+    return _BOUNDS.sub(" ", f" {QUANTITY} ".join([*kept, text[at:]]))
 
 
 # --- permissions, obligations and facts with their negation

@@ -65,6 +65,7 @@ download: download | 下载
 test: test | 测试
 internal: internal | 内部
 gift: gift | 礼品 赠品
+card: card | 卡
 sale: sale sales | 销售额 销售
 revenue: revenue turnover | 收入 营收
 profit: profit | 利润
@@ -112,22 +113,39 @@ transaction: transaction trade deal | 交易
 _FILLERS: Final = """
 have has had get give given offer last set apply applied use remain stay equal current now today always general usual
 typical standard official note please accord confirm say state think believe seem maybe probably also still only it its
-per within up most than more made make run stand take takes company policy rule when already been being become fixed define
-configure specify actually really exactly precise simply just officially team we our us they them you your whole full
-following document handbook guide customer user allow entitled can may must should shall will would about around one every each any
-all both know known remember remind reminder learned heard told last updated update effective since start starting
-from begin as of after before count amount come
+per within up most than more made make run stand take takes company policy rule when already been being become fixed
+define configure specify actually really exactly precise simply just officially team we our us they them you your whole
+full following document handbook guide customer user allow entitled can may must should shall will would about around
+one every each any all both know known remember remind reminder learned heard told last updated update effective since
+start starting from begin as of after before count amount come well too here there this that these those most average
 """
+_VERBS: Final = """
+amount stand equal last run remain total come sit span extend extended change move raise lower increase decrease reduce
+shorten lengthen adjust set fix define agree decide enjoy receive grant offer give get have use need compute calculate
+measure report derive work figure express know learn remember expect become be make keep hold stay state mention quote
+list name call give go see put bring take apply allow provide enforce follow treat
+"""
+"""What is done with a value: it does not matter which of them a text says between a named subject and its value."""
 _CHINESE_FILLERS: Final = (
-    "好像|似乎|目前|现在|当前|现行|一般|通常|应该|应当|统一|规定|设定|设置|我们|公司|请注意|注意|根据|据|按照|按|已经|已|均|"
-    "共计|共|达到|可以|可享受|享有|拥有|以内|之内|内|最多|至多|不超过|官方|标准|全部|所有|都|只|需要|需|须|记得|听说|确认|口径|"
-    "大约|左右|自|起|有|到|计算|计|里|中|上|下|时|后|前|对|向|从"
+    "好像|似乎|目前|现在|当前|现行|如今|一般|通常|应该|应当|统一|一律|规定|设定|设置|设|定|调整|修改|变更|改|更新|延长|缩短|"
+    "提高|降低|上调|下调|维持|保持|执行|约定|确定|我们|咱们|公司|请注意|请|注意|知悉|根据|据|按照|按|已经|已|均|共计|一共|总共|"
+    "合计|共|达到|可以|可享受|享有|拥有|以内|之内|内|最多|至多|不超过|官方|标准|全部|所有|都|只|需要|需|须|要|记得|听说|确认|口径|"
+    "大约|左右|自|起|有|到|至|计算|核算|统计|计|算|里|中|上|下|时|后|前|向|从|还|仍然|仍|依然|一直|固定|现|再|客户|用户|手册|文档|"
+    "一般来说|每位|每个|一个|进行|采用|使用|结果|数值|数字"
 )
-_FUNCTION: Final = frozenset(
-    "的了是为在于和与及或把被将就也而其该此这那个们地得着过吗呢吧啊之以所,、。，;；:：\"'()（）「」《》"
+_LIMITING: Final = frozenset(
+    ["for", "in", "at", "on", "under", "during", "when", "if", "unless", "except", "via", "with", "across", "among", "by"]
 )
+_LINKING: Final = frozenset(["of", "from", "after", "following", "upon", "since"])
+_COPULAS: Final = frozenset(["is", "are", "was", "were", "be", "been", "being", "equals", "means"])
+_COPULAS_ZH: Final = frozenset("为是")
+_REPORTING_ZH = re.compile("表示|认为|提到|指出|强调|说|记录|写明|写着")
+_LIMITING_ZH = re.compile("对于|针对|如果|只有|除了|对|在|当|若|仅|除|以")
+_FUNCTION: Final = frozenset("的了于和与及或把被将就也而其该此这那个们地得着过吗呢吧啊之所,、。，;；:：\"'()（）「」《》")
 
-_RUN = re.compile(r"[a-z][a-z']*(?:[0-9]+[a-z0-9]*)?|[0-9][0-9a-z.:/-]*|[\u3400-\u9fff]+")
+QUANTITY: Final = "\ue000"
+"""Stands in a text where a quantity was."""
+_RUN = re.compile(rf"{QUANTITY}|=|[a-z][a-z']*(?:[0-9]+[a-z0-9]*)?|[0-9][0-9a-z.:/-]*|[\u3400-\u9fff]+")
 
 
 def _table() -> tuple[dict[str, str], dict[str, str]]:
@@ -160,6 +178,7 @@ FILLERS: Final = frozenset(_ENGLISH_OF.get(_stem(word), _stem(word)) for word in
     "account",
 }
 """Words that may come and go without changing what is claimed."""
+VERBS: Final = frozenset(_ENGLISH_OF.get(_stem(word), _stem(word)) for word in _VERBS.split()) - {"retention"}
 _FILLER_PHRASES = re.compile(_CHINESE_FILLERS)
 
 
@@ -170,18 +189,56 @@ def folded(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Return the words of a folded text in order: stems, concepts for what both languages name, else characters."""
-    return list(_words(text))
+    return [word for word in marked(text) if not is_mark(word)]
 
 
-def _words(text: str) -> Iterator[str]:
+def marked(text: str) -> list[str]:
+    """Return the words of a folded text with marks of how they are joined.
+
+    `<for` before what limits, `<of` before what belongs, `<that` after who says so, `<is` for a copula, `<q` for a
+    quantity, `_` for other small words.
+    """
+    return list(_marked(text))
+
+
+def is_mark(word: str) -> bool:
+    """Return whether an entry of `marked` is no word."""
+    return word == "_" or word[0] == "<"
+
+
+def is_filler(word: str) -> bool:
+    """Return whether a word of `words` says nothing of a claim."""
+    return word[0] == "~" or word in FILLERS
+
+
+def is_verb(word: str) -> bool:
+    """Return whether a word of `words` only ties a value to what has it."""
+    return word[0] == "~" or word in VERBS
+
+
+def _marked(text: str) -> Iterator[str]:
     for match in _RUN.finditer(text.replace("_", " ")):
         run = match.group()
-        if run[0].isascii():
-            word = _stem(run.removesuffix("'s")) if run[0].isalpha() else run.rstrip(".:/-")
-            if word:
-                yield _ENGLISH_OF.get(word, word)
+        if run == QUANTITY:
+            yield "<q"
+        elif run == "=" or run in _COPULAS:
+            yield "<is"
+        elif run[0].isascii():
+            yield from _english(run)
         else:
             yield from _chinese(run)
+
+
+def _english(run: str) -> Iterator[str]:
+    if run in _LIMITING:
+        yield "<for"
+    elif run in _LINKING:
+        yield "<of"
+    elif run == "that":
+        yield "<that"
+    else:
+        word = _stem(run.removesuffix("'s")) if run[0].isalpha() else run.rstrip(".:/-")
+        yield _ENGLISH_OF.get(word, word) if word else "_"
 
 
 def _chinese(run: str) -> Iterator[str]:
@@ -192,16 +249,13 @@ def _chinese(run: str) -> Iterator[str]:
             yield _CHINESE_OF[phrase.group()]
             at = phrase.end()
             continue
-        filler = _FILLER_PHRASES.match(run, at)
-        if filler:
-            yield f"~{filler.group()}"
-            at = filler.end()
-            continue
-        if run[at] not in _FUNCTION:
-            yield run[at]
-        at += 1
-
-
-def is_filler(word: str) -> bool:
-    """Return whether a word of `words` says nothing of a claim."""
-    return word[0] == "~" or word in FILLERS
+        for pattern, mark in ((_REPORTING_ZH, "<that"), (_FILLER_PHRASES, "~"), (_LIMITING_ZH, "<for")):
+            found = pattern.match(run, at)
+            if found:
+                yield mark if mark != "~" else f"~{found.group()}"
+                at = found.end()
+                break
+        else:
+            char = run[at]
+            yield "<is" if char in _COPULAS_ZH else "_" if char in _FUNCTION else char
+            at += 1

@@ -16,7 +16,7 @@ from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.claim_schema import schema_item_claims, schema_text_claims
 from ctx_pipeline.index.claim_sentences import Clause, clauses
 from ctx_pipeline.index.claim_values import clause_claims
-from ctx_pipeline.index.claim_words import folded, words
+from ctx_pipeline.index.claim_words import folded, marked, words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,8 +90,8 @@ def _of_clause(clause: Clause, *, defining: bool) -> Iterator[Claim]:
         yield Claim(attribute, value, clause.scope, about=about)
     if schema:
         return
-    for found in clause_claims(clause.text, defining=defining):
-        about = (*words(found.about), *found.more, *clause.scope)
+    for found in clause_claims(clause.text, defining=defining or bool(clause.scope)):
+        about = (*marked(found.about), *found.more, *clause.scope)
         yield Claim(found.attribute, found.value, about, tuple(words(found.object)), loose=clause.loose)
 
 

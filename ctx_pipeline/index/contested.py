@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.index.claim_words import CONCEPTS, folded, is_filler, words
+from ctx_pipeline.index.claim_words import CONCEPTS, folded, is_filler, is_mark, is_verb, words
 from ctx_pipeline.index.quantities import same_value
 
 if TYPE_CHECKING:
@@ -112,26 +112,30 @@ def _by_key(rows: Sequence[Row], claims: pa.Table) -> dict[Key, list[_Said]]:
 def _keyed(claim: Mapping[str, Any], row: Row, subjects: _Subjects) -> tuple[Key, bool, str] | None:
     """Return the key of a claim, whether it names a subject, and what it is about; None if it says too little."""
     attribute: str = claim["attribute"]
-    said = claim["words"].split()
+    said = [word for word in claim["words"].split() if word[0] != "@"]
+    limits = [word[1:] for word in claim["words"].split() if word[0] == "@" and len(word) > 1]
     if claim["about"]:
-        named = {subjects.column(row.tenant, claim["about"])}
-        rest = {word[1:] for word in said if word[0] == "@"}
+        named, rest = {subjects.column(row.tenant, claim["about"])}, set(limits)
     else:
-        plain = [word for word in said if word[0] != "@"]
-        named, rest = subjects.named(row.tenant, plain)
-        rest |= {word[1:] for word in said if word[0] == "@"}
+        named, rest = subjects.named(row.tenant, said, narrow=attribute.startswith(_NARROW))
+        also, limiting = subjects.named(row.tenant, limits)
+        named, rest = named | also, rest | limiting
         own = subjects.own(row)
         if own is not None:
             named.add(own)
-    rest = {word for word in rest if word and not is_filler(word)}
+            rest -= set(words(folded(own.rpartition(":")[2])))
+    rest = {word for word in rest if not is_filler(word)}
     things, others = subjects.named(row.tenant, claim["object"].split())
-    about = " ".join(word for word in dict.fromkeys(said) if not is_filler(word) and word[0] not in "@#")
+    plain = (word for word in dict.fromkeys(said) if not is_filler(word) and not is_mark(word) and word[0] != "#")
+    about = " ".join(plain)
     if not named and not _says_enough(attribute, rest, loose=claim["loose"]):
         return None
     key = (row.tenant, attribute, tuple(sorted(named | rest)), tuple(sorted(things | others)))
     return key, bool(named), " ".join(filter(None, (about or claim["about"], claim["object"])))
 
 
+_NARROW: Final = ("quantity", "include", "formula", "default")
+"""Attributes whose value belongs to the subject itself, so that only what limits the subject matters beside it."""
 _LEAST_WORDS: Final = {"include": 1, "formula:words": 1, "formula:code": 1, "quantity": 2, "default": 2}
 
 
@@ -286,21 +290,56 @@ class _Subjects:
             name = name.partition(".")[2]
         return f"schema:{name}"
 
-    def named(self, tenant: str, said: Sequence[str]) -> tuple[set[str], set[str]]:
-        """Return the subjects that words name, and the words that are left."""
-        subjects: set[str] = set()
-        rest: set[str] = set()
+    def named(self, tenant: str, said: Sequence[str], *, narrow: bool = False) -> tuple[set[str], set[str]]:
+        """Return the subjects that words name, and the words that are left.
+
+        With `narrow`, of the words around a subject only those that limit it.
+        """
+        subjects: dict[str, None] = {}
+        parts: list[list[str]] = [[]]
         at = 0
         while at < len(said):
-            for parts, subject in self._terms.get((tenant, said[at]), ()):
-                if tuple(said[at : at + len(parts)]) == parts:
-                    subjects.add(subject)
-                    at += len(parts)
+            for name, subject in self._terms.get((tenant, said[at]), ()):
+                if tuple(said[at : at + len(name)]) == name:
+                    subjects.setdefault(subject)
+                    parts.append([])
+                    at += len(name)
                     break
             else:
-                rest.add(said[at])
+                parts[-1].append(said[at])
                 at += 1
-        return subjects, rest
+        if narrow and subjects:
+            left = [*_limits_before(parts[0]), *(word for part in parts[1:] for word in _limits_after(part))]
+        else:
+            left = [word for part in parts for word in part]
+        return set(subjects), {word for word in left if not is_mark(word)}
+
+
+def _limits_before(part: Sequence[str]) -> list[str]:
+    """Return what limits a subject before it is named: all but who says so, and verbs."""
+    start = max((at + 1 for at, word in enumerate(part) if word == "<that"), default=0)
+    return [word for word in part[start:] if not is_verb(word)]
+
+
+def _limits_after(part: Sequence[str]) -> list[str]:
+    """Return what limits a subject after its name: what the name goes on with, `for` and `in` what, other quantities."""
+    found: list[str] = []
+    taking = True
+    after_value = False
+    for word in part:
+        if word == "<for":
+            taking = True
+        elif word == "<of":
+            # What a time is counted from: `30 days of delivery`.
+            taking = not after_value
+        elif word in ("<is", "<q", "<that") or (is_verb(word) and not is_mark(word)):
+            taking = False
+        elif word == "_":
+            taking = taking and bool(found or part[0] in ("<for", "<of"))
+        elif taking or word[0] == "#" or "=" in word:
+            found.append(word)
+        after_value = word == "<q"
+    return found
 
 
 def _is_telling(name: str) -> bool:
