@@ -18,7 +18,7 @@ _MARK = re.compile(r"^\s*(?:[-*+>]|\d{1,3}[.)]|[（(]?[一二三四五六七八�
 _STRONG = re.compile(r"(\*\*|__|`)")
 _HEADING = re.compile(r"^\s*#{1,6}\s+")
 _COMMA = re.compile(r"[,，、:：](?=\D|$)|\s[—–-]{1,2}\s|\b(?:but|whereas|while)\b|，?(?:但是|但|而)")
-_COLON = re.compile(r"^([^:：,，。]{2,80})[:：]\s*(?=[^:：,，。]{1,24}[.。]?\s*$)")
+_COLON = re.compile(r"^([^:：,，。]{2,80})[:：]\s*(?=(?:[^:：,，。]|,(?=\d)){1,24}[.。]?\s*$)")
 """A name with its value, `refund window: 30 days`."""
 _ASIDE = re.compile(r"(?<=[\s\u3400-\u9fff])\(([^()]*)\)|（([^（）]*)）")
 _QUESTION = re.compile(r"[?？]\s*$|^(?:if|suppose|imagine|whether|假设|例如|比如)\b|\be\.g\.|\bfor example\b")

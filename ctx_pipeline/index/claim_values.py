@@ -53,6 +53,7 @@ _DEFAULT_OF = re.compile(
     r"^(?:the )?default (?:value |setting )?(?:of|for) (?P<what>.+?) (?:is|was)(?: set to)? (?P<en>.+)$"
 )
 _BY_DEFAULT = re.compile(r"^(?P<what>.+?) (?:is|are|stays?|remains?)(?: set to)? (?P<en>\S+) by default$")
+_DEFAULT_FIRST = re.compile(r"^(?:by default|默认情况下|默认)\s*,?\s*(?P<what>.+?)\s*(?:is|are|为|是)\s*(?:set to )?(?P<en>\S+)$")
 _YES: Final = frozenset(["on", "true", "yes", "enabled", "enable", "1", "开启", "打开", "启用", "是", "开"])
 _NO: Final = frozenset(["off", "false", "no", "disabled", "disable", "0", "关闭", "禁用", "停用", "否", "关"])
 
@@ -60,7 +61,7 @@ _NO: Final = frozenset(["off", "false", "no", "disabled", "disable", "0", "关�
 def _default(text: str) -> Found | None:
     if "default" not in text and "默认" not in text and "缺省" not in text:
         return None
-    for pattern in (_DEFAULT_OF, _BY_DEFAULT):
+    for pattern in (_DEFAULT_OF, _BY_DEFAULT, _DEFAULT_FIRST):
         match = pattern.match(text)
         if match:
             value = _setting(match["en"])
@@ -164,6 +165,9 @@ def _object(text: str) -> str:
 
 _IS = r"(?:\s*(?:=|:=|≈)\s*|\s+(?:equals|is (?:calculated|computed|defined|measured|given) (?:as|by)|is the ratio of|means|is)\s+|\s*(?:等于|的?计算公式(?:为|是)|(?:按|按照)?计算为|定义为|的?公式(?:为|是)|为|是)\s*)"
 _FORMULA = re.compile(rf"^(?P<what>[^=]{{1,60}}?){_IS}(?P<right>.+)$")
+_DEFINED = re.compile(
+    r"^(?:we |they |the team )?(?:define|defines|calculate|calculates|compute|computes|measure) (?P<what>.{1,60}?) (?:as|by|with) (?P<right>.+)$"
+)
 _OPERATORS: Final = (
     (re.compile(r"\s+(?:divided by|over|as a share of)\s+|\s*除以\s*|\s*÷\s*"), "/"),
     (re.compile(r"\s+(?:multiplied by|times)\s+|\s*乘以?\s*|\s*[×]\s*"), "*"),
@@ -175,7 +179,7 @@ _CODE = re.compile(r"[a-z_]+\s*\(|[a-z]+_[a-z_]+|\bfilter\b")
 
 
 def _formula(text: str) -> Found | None:
-    match = _FORMULA.match(text)
+    match = _DEFINED.match(text) or _FORMULA.match(text)
     if match is None:
         return None
     right = match["right"].strip(" .。")

@@ -37,6 +37,7 @@ STATING: Final = frozenset(
 MAX_CLAIMS: Final = 48
 """Claims kept of one item version, first come first; a chunk of 2 kB has fewer than 20."""
 MAX_CHARS: Final = 20_000
+MAX_SAID_CHARS: Final = 80
 _DEFINING: Final = frozenset({ItemKind.METRIC, ItemKind.GLOSSARY})
 _KEYED = re.compile(r"^([a-z][a-z_]*): (.+)$", re.MULTILINE)
 _FIELDS: Final = ("expression", "expr", "filters", "filter", "agg", "unit", "numerator", "denominator", "measure")
@@ -54,6 +55,8 @@ class Claim:
     """What is included or left out, for claims of that."""
     about: str = ""
     """The subject, where the text names a table or column."""
+    said: str = ""
+    """The clause, short."""
     loose: bool = False
     """From a table, a list of keys or a heading, which say nothing without their surroundings."""
 
@@ -92,14 +95,15 @@ def _of_clause(clause: Clause, *, defining: bool) -> Iterator[Claim]:
         return
     for found in clause_claims(clause.text, defining=defining or bool(clause.scope)):
         about = (*marked(found.about), *found.more, *clause.scope)
-        yield Claim(found.attribute, found.value, about, tuple(words(found.object)), loose=clause.loose)
+        said = clause.text[:MAX_SAID_CHARS]
+        yield Claim(found.attribute, found.value, about, tuple(words(found.object)), said=said, loose=clause.loose)
 
 
 def claims_table(items: Sequence[ContextItem]) -> pa.Table:
     """Return the claims of items, and the names that metrics and glossary terms go by, one list each."""
     import pyarrow as pa
 
-    record = pa.struct([(name, pa.string()) for name in ("attribute", "value", "words", "object", "about")])
+    record = pa.struct([(name, pa.string()) for name in ("attribute", "value", "words", "object", "about", "said")])
     record = pa.struct([*record, pa.field("loose", pa.bool_())])
     made = [[_row(claim) for claim in claims_of(item)] for item in items]
     names = pa.array([_names(item) for item in items], pa.list_(pa.field("item", pa.string())))
@@ -120,5 +124,6 @@ def _row(claim: Claim) -> dict[str, str | bool]:
         "words": " ".join(claim.words),
         "object": " ".join(claim.object),
         "about": claim.about,
+        "said": claim.said,
         "loose": claim.loose,
     }

@@ -119,19 +119,17 @@ def _keyed(claim: Mapping[str, Any], row: Row, subjects: _Subjects) -> tuple[Key
     else:
         named, rest = subjects.named(row.tenant, said, narrow=attribute.startswith(_NARROW))
         also, limiting = subjects.named(row.tenant, limits)
-        named, rest = named | also, rest | limiting
+        named, rest = named | also, rest | {word for word in limiting if not is_verb(word)}
         own = subjects.own(row)
         if own is not None:
             named.add(own)
             rest -= set(words(folded(own.rpartition(":")[2])))
     rest = {word for word in rest if not is_filler(word)}
     things, others = subjects.named(row.tenant, claim["object"].split())
-    plain = (word for word in dict.fromkeys(said) if not is_filler(word) and not is_mark(word) and word[0] != "#")
-    about = " ".join(plain)
     if not named and not _says_enough(attribute, rest, loose=claim["loose"]):
         return None
     key = (row.tenant, attribute, tuple(sorted(named | rest)), tuple(sorted(things | others)))
-    return key, bool(named), " ".join(filter(None, (about or claim["about"], claim["object"])))
+    return key, bool(named), claim["about"] or claim["said"]
 
 
 _NARROW: Final = ("quantity", "include", "formula", "default")

@@ -35,7 +35,7 @@ SIBLING_SUBJECTS = 16
 RIVALS_LOOKED_AT = 256
 """Rows looked at for what contradicts the hits; those that may not be named are among them."""
 MAX_RIVALS = 16
-"""Rows added because they contradict a hit: those of most authority."""
+"""Rows added because they contradict a hit: those of the best hits first, of one hit those of most authority."""
 QUERY_CHARS = 2_000
 CountTokens = Callable[[str], int]
 REQUEST_SOURCE = "request"
@@ -171,7 +171,9 @@ class _Finder:
         """Add what contradicts the hits, so that both sides are known where only one was found."""
         rivals = {other: row for row, other in self.reader.contested.rivals(best, RIVALS_LOOKED_AT)}
         new = [row for row in self.permitted(list(rivals), now=True) if row not in self.by_row]
-        for row in sorted(new, key=lambda row: (-int(self.reader.authority[row]), row))[:MAX_RIVALS]:
+        place = {row: at for at, row in enumerate(best)}
+        new.sort(key=lambda row: (place[rivals[row]], -int(self.reader.authority[row]), row))
+        for row in new[:MAX_RIVALS]:
             self.add(row, "claim")
             self.parents.setdefault(row, rivals[row])
 
