@@ -31,7 +31,7 @@ def verdict(case: ConflictCase, pack: ContextPack) -> tuple[bool, bool]:
 
 def run(all_cases: Sequence[ConflictCase], home: Path, *, show: bool) -> None:
     items = [item for case in all_cases for item in case.items]
-    make_project(home, items)
+    make_project(home, items, head="[policy]\ncandidate_limit = 250\n")
     found: Counter[tuple[str, str]] = Counter()
     right: Counter[tuple[str, str]] = Counter()
     total: Counter[tuple[str, str]] = Counter()

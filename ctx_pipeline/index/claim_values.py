@@ -20,6 +20,8 @@ class Found:
     about: str
     object: str = ""
     more: tuple[str, ...] = ()
+    event: bool = False
+    """It tells what happened once: it contradicts others only about a subject that both name."""
 
 
 def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
@@ -184,8 +186,11 @@ def _formula(text: str) -> Found | None:
         return None
     right = match["right"].strip(" .。")
     written = "=" in text[: match.start("right")]
+    literal = _LITERAL.match(right)
+    if literal:
+        return Found("formula:literal", literal[1], match["what"])
     if _CODE.search(right) and re.search(r"[(/*+]|\s-\s", right):
-        return Found("formula:code", "".join(right.split()).strip("`"), match["what"])
+        return Found("formula:code", plain_code(right), match["what"])
     for pattern, sign in _OPERATORS:
         right = pattern.sub(f" {sign} ", right)
     parts = [part for part in _SPLIT.split(right) if part]
@@ -197,8 +202,27 @@ def _formula(text: str) -> Found | None:
         value = "".join(part for pair in zip(operands, [*signs, ""], strict=True) for part in pair)
         return Found("formula:words", value, match["what"])
     if written and not signs and len(operands) == 1 and operands[0] and not quantities(right) and len(right) <= 40:
-        return Found("formula:words", operands[0], match["what"])
+        return Found("formula:words", operands[0], match["what"], event=True)
     return None
+
+
+_LITERAL = re.compile(r"^['\"`“]([\w][\w .-]{0,30})['\"`”]$")
+_WRITTEN_OTHERWISE: Final = (
+    (re.compile(r"sum_boolean\(([^()]+)\)"), r"sum(casewhen\1then1else0end)"),
+    (re.compile(r"median\(([^()]+)\)"), r"percentile(\1)[agg_params.percentile=0.5]"),
+    (re.compile(r"count\((?!distinct)([a-z_][\w.]*)\)"), r"sum(casewhen\1isnotnullthen1else0end)"),
+    (re.compile(r"group_by="), ""),
+    (re.compile(r'"'), "'"),
+)
+"""Two spellings of one aggregation, as dbt's semantic manifests of two generations have them."""
+
+
+def plain_code(text: str) -> str:
+    """Return an expression without what does not change it: case, white space, quotes around it, its spelling."""
+    code = "".join(text.lower().split()).strip("`")
+    for pattern, plain in _WRITTEN_OTHERWISE:
+        code = pattern.sub(plain, code)
+    return code
 
 
 def _operand(text: str) -> str:
@@ -229,13 +253,16 @@ def _quantified(text: str) -> Iterator[Found]:
     if len(values) > 3:
         return
     dates = tuple(f"@{q.value}" for q in found if q.dimension in ("year", "date"))
+    event = bool(_ONCE.search(text))
     for one in values:
         others = tuple(
             f"{q.dimension}={q.value}" for q in found if q is not one and q.dimension not in ("year", "date")
         )
-        yield Found(
-            f"quantity:{one.dimension}", one.value, _without(text, found), more=(*_bound(one, text), *others, *dates)
-        )
+        more = (*_bound(one, text), *others, *dates)
+        yield Found(f"quantity:{one.dimension}", one.value, _without(text, found), more=more, event=event)
+
+
+_ONCE = re.compile(r"\b(?:was|were|did|had|has been|have been)\b")
 
 
 def _skipped(found: Quantity, text: str) -> bool:

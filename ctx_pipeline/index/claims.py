@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.claim_schema import schema_item_claims, schema_text_claims
 from ctx_pipeline.index.claim_sentences import Clause, clauses
-from ctx_pipeline.index.claim_values import clause_claims
+from ctx_pipeline.index.claim_values import clause_claims, plain_code
 from ctx_pipeline.index.claim_words import folded, marked, words
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _claims(item: ContextItem) -> Iterator[Claim]:
     if item.kind is ItemKind.METRIC and text.startswith("metric: "):
         for name, value in _KEYED.findall(text):
             if name in _FIELDS:
-                yield Claim(f"field:{name}", "".join(value.split()), ())
+                yield Claim(f"field:{name}", plain_code(value), (), said=f"{name} of {item.title}")
         described = [value for name, value in _KEYED.findall(text) if name == "description"]
         text = described[0] if described else ""
     defining = item.kind in _DEFINING or (item.kind is ItemKind.MEMORY and item.subject is not None)
@@ -96,7 +96,7 @@ def _of_clause(clause: Clause, *, defining: bool) -> Iterator[Claim]:
     for found in clause_claims(clause.text, defining=defining or bool(clause.scope)):
         about = (*marked(found.about), *found.more, *clause.scope)
         said = clause.text[:MAX_SAID_CHARS]
-        yield Claim(found.attribute, found.value, about, tuple(words(found.object)), said=said, loose=clause.loose)
+        yield Claim(found.attribute, found.value, about, tuple(words(found.object)), said=said, loose=clause.loose or found.event)
 
 
 def claims_table(items: Sequence[ContextItem]) -> pa.Table:

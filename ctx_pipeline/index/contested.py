@@ -134,7 +134,14 @@ def _keyed(claim: Mapping[str, Any], row: Row, subjects: _Subjects) -> tuple[Key
 
 _NARROW: Final = ("quantity", "include", "formula", "default")
 """Attributes whose value belongs to the subject itself, so that only what limits the subject matters beside it."""
-_LEAST_WORDS: Final = {"include": 1, "formula:words": 1, "formula:code": 1, "quantity": 2, "default": 2}
+_LEAST_WORDS: Final = {
+    "include": 1,
+    "formula:words": 2,
+    "formula:code": 2,
+    "formula:literal": 4,
+    "quantity": 2,
+    "default": 2,
+}
 
 
 def _says_enough(attribute: str, rest: set[str], *, loose: bool) -> bool:
@@ -246,10 +253,12 @@ class _Subjects:
 
         shared: dict[tuple[str, str], set[str]] = defaultdict(set)
         titles: dict[tuple[str, str], str] = {}
+        by_name: dict[tuple[str, str], set[str]] = defaultdict(set)
         named = [(rows[at], names[at].as_py()) for at in pc.indices_nonzero(pc.list_value_length(names)).to_pylist()]
         for row, listed in named:
             subject = (row.subject or f"{row.kind}:{row.title}").lower()
-            own = titles.setdefault((row.tenant, listed[0]), subject)
+            own = titles.setdefault((row.tenant, folded(row.title)), subject)
+            by_name[row.tenant, listed[0]].add(own)
             # A metric and a glossary term of one name are one subject.
             self._canonical[row.tenant, subject] = own
             for name in listed:
@@ -260,7 +269,8 @@ class _Subjects:
                 subject = self._subject(row.tenant, row.subject or "")
                 shared[row.tenant, " ".join(words(folded(local)))].add(subject)
         for (tenant, name), subjects in shared.items():
-            subject = titles.get((tenant, name)) or (next(iter(subjects)) if len(subjects) == 1 else None)
+            subjects = by_name.get((tenant, name)) or subjects
+            subject = next(iter(subjects)) if len(subjects) == 1 else None
             if subject is not None and _is_telling(name):
                 self._of_name[tenant, name] = subject
                 parts = tuple(name.split())
