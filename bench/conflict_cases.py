@@ -1,8 +1,12 @@
 """Seeded contradictions, and pairs that only look like some, in English and Chinese.
 
-Each case is two or three items, whether they contradict each other, and who wins. Templates come in two halves: `tuned`
-are those that the claims were written with, `held_out` those that were written before and never looked at while doing so.
+Each case is two or three items, whether they contradict each other, and who wins. Templates come in three parts:
+`tuned` are those that the extraction of claims was written with, `held_out` those that it was mended by once, and
+`unseen` those that it was never changed for.
 """
+
+# ruff: noqa: E501, SIM905
+# Templates and names are read more easily as long lines and as words in one text.
 
 from __future__ import annotations
 
@@ -79,7 +83,10 @@ OBJECTS = (
 )
 INCLUDE = {
     "tuned": {
-        "en": (("{m} includes {o}.", "{m} excludes {o}."), ("{o} are included in {m}.", "{o} are not included in {m}.")),
+        "en": (
+            ("{m} includes {o}.", "{m} excludes {o}."),
+            ("{o} are included in {m}.", "{o} are not included in {m}."),
+        ),
         "zh": (("{m}包含{o}。", "{m}不含{o}。"), ("{o}计入{m}。", "{o}不计入{m}。")),
     },
     "held_out": {
@@ -106,7 +113,13 @@ FORMULAS = {
         "zh": ("{m}的计算公式为{a}除以{b}。", "{m}定义为{a}÷{b}。"),
     },
 }
-OPERANDS = (("revenue", "收入"), ("orders", "订单数"), ("sessions", "会话数"), ("customers", "客户数"), ("profit", "利润"))
+OPERANDS = (
+    ("revenue", "收入"),
+    ("orders", "订单数"),
+    ("sessions", "会话数"),
+    ("customers", "客户数"),
+    ("profit", "利润"),
+)
 SENTENCES = {
     "tuned": (
         ("Refunds for {b} are accepted within {v}.", "day"),
@@ -149,10 +162,20 @@ POLAR = {
         ("{b}的并发数默认为八。", "{b}的并发数默认值是16。"),
     ),
 }
-TYPES = (("VARCHAR", "a string", "字符串"), ("INTEGER", "an integer", "整数"), ("DOUBLE", "a float", "浮点数"), ("DATE", "a date", "日期"))
+TYPES = (
+    ("VARCHAR", "a string", "字符串"),
+    ("INTEGER", "an integer", "整数"),
+    ("DOUBLE", "a float", "浮点数"),
+    ("DATE", "a date", "日期"),
+)
 COLUMNS = {
     "tuned": ("{c} is {t}.", "The type of {c} is {w}.", "{c} 的类型是 {t}。"),
-    "held_out": ("{c} is stored as {t}.", "The column {f} of table {tb} is {w}.", "{tb} 表的 {f} 字段类型为{z}。", "Careful, {c} holds {w}."),
+    "held_out": (
+        "{c} is stored as {t}.",
+        "The column {f} of table {tb} is {w}.",
+        "{tb} 表的 {f} 字段类型为{z}。",
+        "Careful, {c} holds {w}.",
+    ),
 }
 
 
@@ -269,9 +292,7 @@ class _Maker:
         subject = f"term:{key}-{noun.replace(' ', '-')}"
         name, name_zh = f"{brand} {noun}", f"{zh}{noun_zh}"
         text = f"{name}: see the pages of the team."
-        made = item(
-            key, text, kind=ItemKind.GLOSSARY, title=name, subject=subject, source="words", synonyms=(name_zh,)
-        )
+        made = item(key, text, kind=ItemKind.GLOSSARY, title=name, subject=subject, source="words", synonyms=(name_zh,))
         return made, name, name_zh, unit, subject, key
 
     def stated(self, language: str, name: str, value: str, half: Half | None = None) -> str:

@@ -80,7 +80,9 @@ class _Said:
 
     def words(self, left: str, right: str) -> list[list[str]]:
         one, other = self._claims[left], self._claims[right]
-        return [[about, other[key][1]] for key, (value, about) in one.items() if key in other and other[key][0] != value]
+        return [
+            [about, other[key][1]] for key, (value, about) in one.items() if key in other and other[key][0] != value
+        ]
 
 
 def _contents(home: Path) -> dict[str, str]:

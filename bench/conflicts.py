@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.conflict_cases import NOW, ConflictCase, cases
-from ctx_pipeline.contracts import ContextPack, ContextRequest, Identity, Task
+from ctx_pipeline.contracts import ContextPack, ContextRequest, Task
 from tests.artifacts import ANA, make_project, open_project
 
 

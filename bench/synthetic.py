@@ -10,8 +10,7 @@ import numpy as np
 from ctx_pipeline.contracts import ContextItem, ItemKind, Provenance, Scope, Sensitivity, Trust, WhenToLoad
 from ctx_pipeline.index.artifact import Generation, Layout, Staging
 from ctx_pipeline.index.catalogue import Row, tenant_slices
-from ctx_pipeline.index.claims import claims_table
-from ctx_pipeline.index.claims import claims_table
+from ctx_pipeline.index.claims.extract import claims_table
 from ctx_pipeline.index.facts import fact_values, facts_table
 from ctx_pipeline.index.lexical import terms_table
 from ctx_pipeline.security.visibility import NEVER

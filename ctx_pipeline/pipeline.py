@@ -19,7 +19,7 @@ from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenTo
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
 from ctx_pipeline.index.catalogue import Row, latest_versions, make_rows, tenant_slices
-from ctx_pipeline.index.claim_words import CLAIMS_VERSION
+from ctx_pipeline.index.claims.words import CLAIMS_VERSION
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
@@ -376,7 +376,7 @@ class Pipeline:
 
     def ranked_items(self) -> StageResult:
         """Write the ranking features that no request changes, and which claims contradict each other."""
-        from ctx_pipeline.index.claims import claims_table
+        from ctx_pipeline.index.claims.extract import claims_table
         from ctx_pipeline.stages import conflicts, rank
 
         build = self._inputs()

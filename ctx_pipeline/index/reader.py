@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ctx_pipeline.contracts.codes import PERMISSION_CODES, Exclusion, Rendition
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, file_digest, read_pointer, read_table
-from ctx_pipeline.index.contested_reader import Contested
+from ctx_pipeline.index.claims.reader import Contested
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
 from ctx_pipeline.index.lexical import Lexical, LexicalHits
 from ctx_pipeline.index.overlay import Entry, apply_patch, fold, supersede_chain

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ctx_pipeline.contracts import ConflictRecord, ConflictSide, ContextRequest, EffectivePolicy, Exclusion
 from ctx_pipeline.contracts.policy import ConflictAction, Criterion
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.index.contested import contested_table
+from ctx_pipeline.index.claims.contested import contested_table
 from ctx_pipeline.security.visibility import ALWAYS
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 

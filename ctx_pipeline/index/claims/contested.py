@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.index.claim_words import CONCEPTS, folded, is_filler, is_mark, is_verb, words
-from ctx_pipeline.index.quantities import same_value
+from ctx_pipeline.index.claims.quantities import same_value
+from ctx_pipeline.index.claims.words import CONCEPTS, folded, is_filler, is_mark, is_verb, words
 
 if TYPE_CHECKING:
     import pyarrow as pa

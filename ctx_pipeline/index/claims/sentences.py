@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ctx_pipeline.index.claim_words import words
+from ctx_pipeline.index.claims.words import words
 
 MAX_CLAUSE_CHARS: Final = 320
 """Longer ones say too much at once to be compared."""
@@ -35,9 +35,8 @@ _SINCE = re.compile(
 _PAST = re.compile(
     r"\bused to\b|\b(?:previously|formerly|in the past|until|before)\b|以前|过去|曾经|曾|原来|之前|原先|旧版"
 )
-_NUMBERS = re.compile(
-    r"(?:19|20)\d\d|\bq[1-4]\b|\b(?:january|february|march|april|june|july|august|september|october|november|december)\b|[一二三四]季度|\d{1,2}\s?月"
-)
+_MONTHS = "january|february|march|april|june|july|august|september|october|november|december"
+_NUMBERS = re.compile(rf"(?:19|20)\d\d|\bq[1-4]\b|\b(?:{_MONTHS})\b|[一二三四]季度|\d{{1,2}}\s?月")
 _EDITION = re.compile(r"(?:19|20)\d\d\s?(?:版|edition|version)")
 
 
@@ -48,6 +47,19 @@ class Clause:
     text: str
     scope: tuple[str, ...]
     loose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A claim of a clause; `about` and `object` are text, `more` are words of the kind of value."""
+
+    attribute: str
+    value: str
+    about: str
+    object: str = ""
+    more: tuple[str, ...] = ()
+    event: bool = False
+    """It tells what happened once: it contradicts others only about a subject that both name."""
 
 
 def clauses(text: str, title: str = "") -> Iterator[Clause]:

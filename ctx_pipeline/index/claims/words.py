@@ -120,7 +120,7 @@ one every each any all both know known remember remind reminder learned heard to
 start starting from begin as of after before count amount come well too here there this that these those most average
 """
 _VERBS: Final = """
-amount stand equal last run remain total come sit span extend extended change move raise lower increase decrease reduce
+amount stand equal last run remain come sit span extend extended change move raise lower increase decrease reduce
 shorten lengthen adjust set fix define agree decide enjoy receive grant offer give get have use need compute calculate
 measure report derive work figure express know learn remember expect become be make keep hold stay state mention quote
 list name call give go see put bring take apply allow provide enforce follow treat
@@ -134,14 +134,32 @@ _CHINESE_FILLERS: Final = (
     "一般来说|每位|每个|一个|进行|采用|使用|结果|数值|数字"
 )
 _LIMITING: Final = frozenset(
-    ["for", "in", "at", "on", "under", "during", "when", "if", "unless", "except", "via", "with", "across", "among", "by"]
+    [
+        "for",
+        "in",
+        "at",
+        "on",
+        "under",
+        "during",
+        "when",
+        "if",
+        "unless",
+        "except",
+        "via",
+        "with",
+        "across",
+        "among",
+        "by",
+    ]
 )
 _LINKING: Final = frozenset(["of", "from", "after", "following", "upon", "since"])
 _COPULAS: Final = frozenset(["is", "are", "was", "were", "be", "been", "being", "equals", "means"])
 _COPULAS_ZH: Final = frozenset("为是")
 _REPORTING_ZH = re.compile("表示|认为|提到|指出|强调|说|记录|写明|写着")
 _LIMITING_ZH = re.compile("对于|针对|如果|只有|除了|对|在|当|若|仅|除|以")
-_FUNCTION: Final = frozenset("的了于和与及或把被将就也而其该此这那个们地得着过吗呢吧啊之所,、。，;；:：\"'()（）「」《》")
+_FUNCTION: Final = frozenset(
+    "的了于和与及或把被将就也而其该此这那个们地得着过吗呢吧啊之所,、。，;；:：\"'()（）「」《》"
+)
 
 QUANTITY: Final = "\ue000"
 """Stands in a text where a quantity was."""

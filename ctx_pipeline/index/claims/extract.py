@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ctx_pipeline.contracts import ItemKind
-from ctx_pipeline.index.claim_schema import schema_item_claims, schema_text_claims
-from ctx_pipeline.index.claim_sentences import Clause, clauses
-from ctx_pipeline.index.claim_values import clause_claims, plain_code
-from ctx_pipeline.index.claim_words import folded, marked, words
+from ctx_pipeline.index.claims.columns import schema_item_claims, schema_text_claims
+from ctx_pipeline.index.claims.sentences import Clause, clauses
+from ctx_pipeline.index.claims.values import clause_claims, plain_code
+from ctx_pipeline.index.claims.words import folded, marked, words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +96,14 @@ def _of_clause(clause: Clause, *, defining: bool) -> Iterator[Claim]:
     for found in clause_claims(clause.text, defining=defining or bool(clause.scope)):
         about = (*marked(found.about), *found.more, *clause.scope)
         said = clause.text[:MAX_SAID_CHARS]
-        yield Claim(found.attribute, found.value, about, tuple(words(found.object)), said=said, loose=clause.loose or found.event)
+        yield Claim(
+            found.attribute,
+            found.value,
+            about,
+            tuple(words(found.object)),
+            said=said,
+            loose=clause.loose or found.event,
+        )
 
 
 def claims_table(items: Sequence[ContextItem]) -> pa.Table:

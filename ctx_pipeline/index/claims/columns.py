@@ -39,16 +39,17 @@ _COLUMN = re.compile(
     rf"|表\s?(?P<t4>{_NAME})\s?(?:中|里)?的?\s?(?:列|字段)?\s?(?P<c4>{_NAME})"
 )
 _NOT_NULL = re.compile(
-    r"\b(?:is not|isn't|not|never|cannot be|can't be|must not be|can not be|may not be) null(?:able)?\b|\bnon-?null(?:able)?\b|"
-    r"\bis (?:required|mandatory)\b|不能为空|不可为空|不得为空|不允许为空|非空|必填"
+    r"\b(?:is not|isn't|not|never|cannot be|can't be|must not be|can not be|may not be) null(?:able)?\b|"
+    r"\bnon-?null(?:able)?\b|\bis (?:required|mandatory)\b|不能为空|不可为空|不得为空|不允许为空|非空|必填"
 )
 _NULL = re.compile(
     r"\bnullable\b|\b(?:can|may|could) be (?:null|empty)\b|\ballows? nulls?\b|\bis optional\b|"
     r"可以为空|可为空|允许为空|可空"
 )
+_THE_TABLE, _THE_COLUMN = r"(?:the )?(?:table )?", r"(?:the )?(?:column )?"
 _KEY = re.compile(
-    rf"\bprimary key (?:of|for|in) (?:the )?(?:table )?(?P<t1>{_NAME})(?: table)? is (?:the )?(?:column )?(?P<c1>{_NAME}(?:, {_NAME})*)"
-    rf"|\b(?:table )?(?P<t2>{_NAME})(?: table)? (?:has|uses) (?:the )?(?:column )?(?P<c2>{_NAME}) as (?:its |the )?primary key"
+    rf"\bprimary key (?:of|for|in) {_THE_TABLE}(?P<t1>{_NAME})(?: table)? is {_THE_COLUMN}(?P<c1>{_NAME}(?:, {_NAME})*)"
+    rf"|\b(?:table )?(?P<t2>{_NAME})(?: table)? (?:has|uses) {_THE_COLUMN}(?P<c2>{_NAME}) as (?:its |the )?primary key"
     rf"|(?P<t3>{_NAME})\s?表?的?主键(?:是|为)\s?(?P<c3>{_NAME})"
     rf"|(?P<t4>{_NAME})\.(?P<c4>{_NAME}) is the primary key"
 )

@@ -15,15 +15,16 @@ SECONDS: Final = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week
 MONTH, YEAR = 30 * SECONDS["day"], 365 * SECONDS["day"]
 """Nominal: texts that say `a month` mean 28 to 31 days."""
 
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-)
-_SMALL = {word: value for value, word in enumerate(f"{_ONES} eighteen nineteen".split())}
-_TENS = {
-    word: 10 * value
+_SMALL: Final = {
+    word: value
     for value, word in enumerate(
-        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2
+        """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+        seventeen eighteen nineteen""".split()  # noqa: SIM905 - a list would be one line for each
     )
+}
+_TENS: Final = {
+    word: 10 * value
+    for value, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)  # noqa: SIM905 - as above
 }
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 10**6, "billion": 10**9}
 _SUFFIXES = {"k": 10**3, "m": 10**6, "bn": 10**9, "万": 10**4, "亿": 10**8, "千": 10**3, "百万": 10**6, **_SCALES}
