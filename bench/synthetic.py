@@ -10,10 +10,11 @@ import numpy as np
 from ctx_pipeline.contracts import ContextItem, ItemKind, Provenance, Scope, Sensitivity, Trust, WhenToLoad
 from ctx_pipeline.index.artifact import Generation, Layout, Staging
 from ctx_pipeline.index.catalogue import Row, tenant_slices
+from ctx_pipeline.index.claims.extract import claims_table
 from ctx_pipeline.index.facts import fact_values, facts_table
 from ctx_pipeline.index.lexical import terms_table
 from ctx_pipeline.security.visibility import NEVER
-from ctx_pipeline.stages import assemble, budget, discover, rank, routing, transform
+from ctx_pipeline.stages import assemble, budget, conflicts, discover, rank, routing, transform
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.rank import SourceFacts
 from ctx_pipeline.tokens import count_many
@@ -93,6 +94,7 @@ def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 
     staging.write("vectors", discover.vector_table(vectors))
     staging.write("filtered", filter_stage.batch(rows, {}, terms_table(items), staging.lexical_directory()))
     staging.write("ranked", rank.batch(rows, facts))
+    staging.write("claims", conflicts.batch(rows, claims_table(items)))
     blocks = transform.batch(items)
     tools = [items[at] for at in routing.tool_places(rows)]
     staging.write("tools", routing.batch(rows, tools, {}, ENCODINGS[0], count_many))

@@ -440,7 +440,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
 _PARTS = {
     "discovered_items": ("discovered", "vectors"),
     "filtered_items": ("filtered",),
-    "ranked_items": ("ranked",),
+    "ranked_items": ("claims", "ranked"),
     "budgeted_items": ("budgeted",),
 }
 

@@ -19,6 +19,7 @@ from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenTo
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
 from ctx_pipeline.index.catalogue import Row, latest_versions, make_rows, tenant_slices
+from ctx_pipeline.index.claims.words import CLAIMS_VERSION
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
@@ -291,6 +292,7 @@ class Pipeline:
             ],
             "encodings": list(self.config.engine.encodings),
             "rendition": RENDITION_VERSION,
+            "claims": CLAIMS_VERSION,
             "grants": [asdict(label) for label in self._source_labels().values()],
         }
         sequence, head = self.store.head()
@@ -373,10 +375,14 @@ class Pipeline:
         return build.result("filtered", {})
 
     def ranked_items(self) -> StageResult:
-        """Write the ranking features that no request changes."""
-        from ctx_pipeline.stages import duplicates, rank
+        """Write the ranking features that no request changes, and which claims contradict each other."""
+        from ctx_pipeline.index.claims.extract import claims_table
+        from ctx_pipeline.stages import conflicts, duplicates, rank
 
         build = self._inputs()
+        if not build.has("claims"):
+            claims = build.derived("claims", CLAIMS_VERSION, lambda rows: claims_table(build.items(rows)))
+            build.staging.write("claims", conflicts.batch(build.rows, claims))
         if not build.has("ranked"):
             marks = build.derived(
                 "signatures", duplicates.signature_version(), lambda rows: duplicates.signatures(build.items(rows))

@@ -126,6 +126,7 @@ def _findings(named: NamedPolicy, loaded: LoadedConfig | None) -> Iterator[Polic
     yield from _rule_findings(named, loaded)
     yield from _written_shares(named)
     yield from _case_findings(named)
+    yield from _conflict_findings(named)
     if loaded is not None:
         yield from _missing_types(named, loaded)
         yield from _large_budgets(named, loaded)
@@ -253,6 +254,21 @@ def _of_tools(
     if tools.candidates == 0 and ItemKind.TOOL in resolved.required_types:
         message = f"a tool is required and none may be a candidate{when}"
         yield ("tools_none",), PolicyFinding("error", "type_never_given", where, message, "raise tools.candidates")
+
+
+def _conflict_findings(named: NamedPolicy) -> Iterator[PolicyFinding]:
+    """Say which actions no conflict can meet: a name that is neither a kind nor the beginning of a subject."""
+    said = [(("conflicts",), named.policy.conflicts)]
+    said += [
+        (("rules", number, "set", "conflicts"), rule.set.conflicts) for number, rule in enumerate(named.policy.rules)
+    ]
+    kinds = [kind.value for kind in ItemKind]
+    for path, conflicts in said:
+        for name in () if conflicts is None else conflicts.actions:
+            if name not in kinds and ":" not in name:
+                where = _place(named, *path, "actions", name)
+                message = f"{name!r} is no kind of items, and no beginning of a subject such as 'metric:'"
+                yield PolicyFinding("error", "unknown_kind", where, message, _meant(name, kinds))
 
 
 # --- the project

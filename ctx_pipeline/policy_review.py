@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ctx_pipeline.config import ProjectConfig, load_config
 from ctx_pipeline.contracts import ContextPolicy, EffectivePolicy, RankWeights, ToolRules, resolve_policy
-from ctx_pipeline.contracts.policy import PolicyCase
+from ctx_pipeline.contracts.policy import PolicyCase, flat_conflicts
 from ctx_pipeline.errors import ConfigError, InvalidRequest
 from ctx_pipeline.policy_layers import PROFILE_NAMES, profile_layer, with_policy_files
 from ctx_pipeline.settings_layers import Layer, Problem, problems_of, read_toml
@@ -164,6 +164,8 @@ def effective_values(policy: ContextPolicy, resolved: EffectivePolicy) -> list[t
         if (value := getattr(resolved.tools, key)) is not None:
             found.append((f"tools.{key}", value))
     found.append(("roles", list(policy.roles)))
+    for key, value in flat_conflicts(resolved.conflicts).items():
+        found.append((f"conflicts.{key}", value if isinstance(value, str) else list(value)))
     for name, source in policy.sources.items():
         said: dict[str, Any] = source.model_dump(mode="json", exclude_none=True)
         scope: dict[str, Any] = said.pop("scope", {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, Text
 from ctx_pipeline.contracts.codes import GateCheck, ItemKind, Trust, WhenToLoad
@@ -113,6 +113,29 @@ class ToolRules(Contract):
     """Most tools that compete for the model's `tool_schema_budget`. None: every one that is relevant."""
 
 
+Criterion = Literal["authority", "validity", "freshness"]
+"""What decides between two claims: rank of the source, which began to be valid later, which was verified later."""
+ConflictAction = Literal["resolve", "show_both", "ask"]
+"""The winner alone is shown, both are shown and the winner is named, or both are shown and somebody is to decide."""
+
+
+def _distinct(value: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    if len(set(value)) != len(value):
+        raise ValueError("names a criterion twice")
+    return value
+
+
+class ConflictPolicy(Contract):
+    """What becomes of items that contradict each other."""
+
+    order: Annotated[tuple[Criterion, ...], AfterValidator(_distinct)] = ()
+    """Criteria in the order in which they decide; what is left out decides nothing. Empty: `authority`, `validity`,
+    `freshness`."""
+    actions: dict[Name, ConflictAction] = {}
+    """What is done, by the beginning of a subject (`metric:`) or the kind of the losing item (`document`); the longest
+    beginning wins, then the most careful action. Others: `resolve`."""
+
+
 class PolicyChange(Contract):
     """What a rule sets; what it does not name keeps its value."""
 
@@ -140,6 +163,8 @@ class PolicyChange(Contract):
     """A single observation above this is shown in its compact rendition."""
     tools: ToolRules | None = None
     """Which tools are shown."""
+    conflicts: ConflictPolicy | None = None
+    """What becomes of items that contradict each other; single actions keep those of the policy beside them."""
 
 
 class PolicyRule(Contract):
@@ -174,6 +199,8 @@ class PolicyRule(Contract):
             value: Any = getattr(self.set, key)
             if isinstance(value, WeightChange | ToolRules):
                 value = value.model_dump(exclude_none=True)
+            if isinstance(value, ConflictPolicy):
+                value = flat_conflicts(value)
             if isinstance(value, dict):
                 found |= {f"{key}.{part}": inner for part, inner in cast("dict[str, Any]", value).items()}
             elif value is not None:
@@ -233,12 +260,18 @@ class SourcePolicy(Contract):
     """What agents that work is delegated to see of it. Stored and checked, not used yet."""
 
 
-ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value", "tools", "fit")
+def flat_conflicts(conflicts: ConflictPolicy) -> dict[str, Any]:
+    """Return what it says, flat: `order`, `actions.metric:`."""
+    order = {"order": conflicts.order} if conflicts.order else {}
+    return {**order, **{f"actions.{name}": action for name, action in conflicts.actions.items()}}
+
+
+ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value", "tools", "fit", "conflicts")
 """Fields that `policy_version` counts only where they are not the default: a policy from before them keeps its
 version."""
 ADDED_WEIGHTS = ("period_fit", "cost", "conflict_risk")
 """Weights that it counts only where they are not the default."""
-ADDED_CHANGES = ("min_value", "tools", "fit")
+ADDED_CHANGES = ("min_value", "tools", "fit", "conflicts")
 """Keys of a rule that it counts only where they are given."""
 
 
@@ -286,6 +319,8 @@ class ContextPolicy(Contract):
     fit: dict[ItemKind, Share] = {}
     """How well kinds of items fit the task, 0 to 1, whatever the phase; rules say it for phases and roles. What neither
     names goes by a built-in table of phases, and is 0.5 where that has none."""
+    conflicts: ConflictPolicy | None = None
+    """What becomes of items that contradict each other. None: all are resolved in the usual order."""
 
     @cached_property
     def policy_version(self) -> str:

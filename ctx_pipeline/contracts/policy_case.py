@@ -8,7 +8,14 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ctx_pipeline.contracts.codes import GateCheck, ItemKind, Trust
-from ctx_pipeline.contracts.policy import ContextPolicy, DataSection, PolicyRule, RankWeights, ToolRules
+from ctx_pipeline.contracts.policy import (
+    ConflictPolicy,
+    ContextPolicy,
+    DataSection,
+    PolicyRule,
+    RankWeights,
+    ToolRules,
+)
 
 DEFAULT_PHASE = "default"
 
@@ -35,6 +42,7 @@ class EffectivePolicy:
     required_types: tuple[ItemKind, ...]
     order: tuple[DataSection, ...]
     tools: ToolRules
+    conflicts: ConflictPolicy
     max_budgets: Mapping[str, int | float]
     """Most tokens, or share of the target, by name or kind of source."""
     rules: tuple[str, ...]
@@ -76,6 +84,7 @@ def resolve_policy(
         tools=(policy.tools or ToolRules()).model_copy(update=_below("tools", values)),
         fit={**{kind.value: share for kind, share in policy.fit.items()}, **_below("fit", values)},
         max_budgets={name: rule.max_budget for name, rule in policy.sources.items() if rule.max_budget is not None},
+        conflicts=_conflicts(policy.conflicts or ConflictPolicy(), _below("conflicts", values)),
         rules=tuple(rule.label for rule in applied),
         origins=origins,
         **{key: values.get(key, getattr(policy, key)) for key in _PLAIN},
@@ -92,6 +101,13 @@ _PLAIN = (
 def _below(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
     prefix = f"{table}."
     return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+
+def _conflicts(base: ConflictPolicy, values: Mapping[str, Any]) -> ConflictPolicy:
+    if not values:
+        return base
+    actions = {**base.actions, **_below("actions", values)}
+    return ConflictPolicy(order=values.get("order", base.order), actions=actions)
 
 
 def matching_rules(policy: ContextPolicy, case: Mapping[str, str | None]) -> list[PolicyRule]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ctx_pipeline.contracts.codes import PERMISSION_CODES, Exclusion, Rendition
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, file_digest, read_pointer, read_table
+from ctx_pipeline.index.claims.reader import Contested
 from ctx_pipeline.index.forms import Forms
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
 from ctx_pipeline.index.lexical import Lexical, LexicalHits
@@ -135,6 +136,7 @@ class ArtifactReader:
         self._tenant_starts = sorted((first, tenant) for tenant, (first, last) in self.tenants.items() if first < last)
         self.sources: list[dict[str, Any]] = self.manifest["sources"]
         self._read_columns(tables)
+        self.contested = Contested(tables["claims"])
         try:
             self.lexical = Lexical(directory / LEXICAL)
         except ValueError as cause:

@@ -42,6 +42,10 @@ RELATED_TO_ONE, MAX_RELATED = 6, 24
 _CODE = KINDS.index(ItemKind.CODE.value)
 SIBLING_SUBJECTS = 16
 """Best hits whose other versions and namesakes are looked up."""
+RIVALS_LOOKED_AT = 256
+"""Rows looked at for what contradicts the hits; those that may not be named are among them."""
+MAX_RIVALS = 16
+"""Rows added because they contradict a hit: those of the best hits first, of one hit those of most authority."""
 QUERY_CHARS = 2_000
 CountTokens = Callable[[str], int]
 REQUEST_SOURCE = "request"
@@ -137,6 +141,7 @@ def serve(
     found.add_neighbours()
     found.add_siblings(best)
     found.add_related(best)
+    found.add_rivals(best)
     candidates = found.candidates(encoding, dense, lexical)
     periods = resolve(_task_text(request), clock.at)
     if periods:
@@ -206,12 +211,27 @@ class _Finder:
                 self.add(other, RELATED)
                 self.parents.setdefault(other, row)
 
-    def permitted(self, rows: list[int]) -> list[int]:
-        """Return the rows that may be named, so that none other leads to a candidate; time may still rule them out."""
+    def add_rivals(self, best: Sequence[int]) -> None:
+        """Add what contradicts the hits, so that both sides are known where only one was found."""
+        rivals = {other: row for row, other in self.reader.contested.rivals(best, RIVALS_LOOKED_AT)}
+        new = [row for row in self.permitted(list(rivals), now=True) if row not in self.by_row]
+        place = {row: at for at, row in enumerate(best)}
+        new.sort(key=lambda row: (place[rivals[row]], -int(self.reader.authority[row]), row))
+        for row in new[:MAX_RIVALS]:
+            self.add(row, "claim")
+            self.parents.setdefault(row, rivals[row])
+
+    def permitted(self, rows: list[int], *, now: bool = False) -> list[int]:
+        """Return the rows that may be named, so that none other leads to a candidate.
+
+        Time may still rule them out, but not with `now`.
+        """
         if not rows:
             return []
-        codes = self.view.codes(np.asarray(rows, np.intp), self.viewer, self.clock)
-        return [row for row, code in zip(rows, codes.tolist(), strict=True) if code_of(code) not in UNNAMED_CODES]
+        codes = self.view.codes(np.asarray(rows, np.intp), self.viewer, self.clock).tolist()
+        if now:
+            return [row for row, code in zip(rows, codes, strict=True) if code == 0]
+        return [row for row, code in zip(rows, codes, strict=True) if code_of(code) not in UNNAMED_CODES]
 
     def candidates(self, encoding: str, dense: Mapping[int, float], lexical: Mapping[int, float]) -> list[Candidate]:
         """Read the columns of everything found, once, and make the candidates."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import (
     ConflictRecord,
-    ConflictSide,
     ContextRequest,
     EffectivePolicy,
     Exclusion,
@@ -18,6 +16,7 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.security.visibility import ALWAYS, Clock
+from ctx_pipeline.stages import conflicts as conflict_stage
 from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN
@@ -32,7 +31,7 @@ from ctx_pipeline.stages.sections import section_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ctx_pipeline.index.reader import ArtifactReader, ServingView
+    from ctx_pipeline.index.reader import ServingView
     from ctx_pipeline.index.reranker import Reranker
 
 RANKING_VERSION = "rank-2"
@@ -53,9 +52,6 @@ TARGET_TOKENS = 8_000
 _PROACTIVE = frozenset({WhenToLoad.ALWAYS.value, WhenToLoad.PREFETCH.value})
 _INSTRUCTION = ItemKind.INSTRUCTION.value
 _ON_REQUEST = WhenToLoad.ON_REQUEST.value
-
-CLAIM_KINDS = frozenset({ItemKind.METRIC.value, ItemKind.MEMORY.value, ItemKind.GLOSSARY.value})
-"""Kinds whose items state what their subject is; two of them with one subject and different text contradict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +140,24 @@ def serve(
         if candidate.row == REQUEST_ROW:
             candidate.features = {"relevance": 1.0}
             candidate.score = 1.0
-    alive.sort(key=lambda candidate: (-candidate.score, candidate.item_id, candidate.version))
+    alive.sort(key=_best_first)
     _layer_instructions(indexed, request)
     routing.serve(indexed, view.reader.tools, policy, request)
     fold_duplicates(indexed)
     fold_near_duplicates(indexed, view.reader)
-    conflicts = _resolve_conflicts([c for c in alive if c.excluded is None], view.reader)
+    left = [c for c in alive if c.excluded is None]
+    conflicts = conflict_stage.serve(left, view.reader, policy=policy, refreshed=refreshed, request=request)
+    if conflicts:
+        alive.sort(key=_best_first)
     _cut_low_rank(indexed, policy)
     routing.settle(alive, view.reader.tools, policy)
     excluded = [candidate for candidate in candidates if candidate.excluded is not None]
     excluded.sort(key=lambda candidate: (candidate.item_id, candidate.version))
     return Ranked([*(c for c in alive if c.excluded is None), *excluded], conflicts)
+
+
+def _best_first(candidate: Candidate) -> tuple[float, str, str]:
+    return -candidate.score, candidate.item_id, candidate.version
 
 
 def _relevance(candidates: Sequence[Candidate]) -> None:
@@ -191,53 +194,6 @@ def _layer_instructions(candidates: Sequence[Candidate], request: ContextRequest
             if folder and not path.startswith(f"{folder}/"):
                 candidate.excluded = Exclusion.LOW_RANK
                 candidate.counterfactual = f"applies to files under {folder}/: name the file at hand in state.path"
-
-
-
-
-def _resolve_conflicts(candidates: Sequence[Candidate], reader: ArtifactReader) -> tuple[ConflictRecord, ...]:
-    """Resolve different claims about one subject by authority, then validity; what stays equal is asked back."""
-    by_subject: dict[int, list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
-        if candidate.subject >= 0 and candidate.kind in CLAIM_KINDS:
-            by_subject[candidate.subject].append(candidate)
-    records = [_resolve(group, reader) for group in by_subject.values() if len(group) > 1]
-    return tuple(sorted((record for record in records if record is not None), key=lambda record: record.subject))
-
-
-def _resolve(group: list[Candidate], reader: ArtifactReader) -> ConflictRecord | None:
-    group.sort(key=lambda c: (-c.authority, -c.valid_from, c.item_id))
-    winner, rivals = group[0], group[1:]
-    subject = reader.text("subject_name", winner.row)
-    equal = [rival for rival in rivals if _claim(rival) == _claim(winner)]
-    if equal:
-        sides = tuple(_side(candidate) for candidate in group)
-        names = " or ".join(candidate.item_id for candidate in (winner, *equal))
-        return ConflictRecord(
-            subject=subject,
-            winner=None,
-            losers=sides,
-            reason="equal authority and validity",
-            needs_confirmation=True,
-            question=f"Which definition of {subject} applies: {names}?",
-        )
-    for rival in rivals:
-        rival.excluded = Exclusion.CONFLICT_LOST
-        rival.counterfactual = f"authority above {winner.authority} ({winner.item_id})"
-    reason = "authority" if rivals[0].authority < winner.authority else "validity"
-    return ConflictRecord(
-        subject=subject, winner=_side(winner), losers=tuple(_side(rival) for rival in rivals), reason=reason
-    )
-
-
-def _claim(candidate: Candidate) -> tuple[int, int]:
-    return candidate.authority, candidate.valid_from
-
-
-def _side(candidate: Candidate) -> ConflictSide:
-    return ConflictSide(
-        item_id=candidate.item_id, version=candidate.version, authority=candidate.authority, title=candidate.title
-    )
 
 
 def _cut_low_rank(candidates: Sequence[Candidate], policy: EffectivePolicy) -> None:

@@ -1,0 +1,356 @@
+"""Which claims of a whole index contradict each other: the columns that serving looks conflicts up in.
+
+Two claims contradict when they give one attribute of one subject, in the same words otherwise, different values. The
+subject is what the item names (`subject`), and every metric or glossary term, table or column that the claim names, in
+either language. Claims of one document never contradict each other, and neither do two databases' own schemas.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ctx_pipeline.contracts import ItemKind
+from ctx_pipeline.index.catalogue import Row
+from ctx_pipeline.index.claims.quantities import same_value
+from ctx_pipeline.index.claims.words import CONCEPTS, folded, is_filler, is_mark, is_verb, words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_DOCUMENTS: Final = 8
+"""Documents that may make a claim in the same words without naming a subject; above it the words are boilerplate."""
+MAX_VALUES: Final = 4
+"""Values of such a claim; above it the words are a form that is filled in anew each time."""
+MAX_SUBJECT_VALUES: Final = 12
+"""Values of a claim about a named subject; above it they are measurements, not statements."""
+MAX_TITLE_WORDS: Final = 12
+
+_SCHEMA = ItemKind.SCHEMA.value
+_TITLE_FILLERS: Final = frozenset({"faq", "draft", "overview", "manual", "summary", "intro", "help", "center", "page"})
+
+Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
+"""Tenant, attribute, subjects and words, object."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """One claim of one row under its key."""
+
+    row: int
+    document: str
+    value: str
+    about: str
+    """What it is about in the row's own words."""
+    subject: bool
+    """Whether a subject is named."""
+
+
+def contested_table(rows: Sequence[Row], claims: pa.Table) -> pa.Table:
+    """Return, for each row, its claims that another document contradicts, as numbers.
+
+    Columns: claim_keys and claim_values (one number each for a claim, keys ascending; equal keys with different values
+    contradict), claim_about (what it is about, in the row's own words). `claims` is that of `claims_table`, row by row.
+    """
+    import pyarrow as pa
+
+    keys: list[list[int]] = [[] for _ in rows]
+    values: list[list[int]] = [[] for _ in rows]
+    abouts: list[list[str]] = [[] for _ in rows]
+    for number, group in enumerate(_contested(rows, claims)):
+        for said, value in group:
+            keys[said.row].append(number)
+            values[said.row].append(value)
+            abouts[said.row].append(said.about)
+    numbers = pa.list_(pa.field("item", pa.int32()))
+    texts = pa.large_list(pa.field("item", pa.large_string()))
+    return pa.table(
+        {
+            "claim_keys": pa.array(keys, numbers),
+            "claim_values": pa.array(values, numbers),
+            "claim_about": pa.array(abouts, texts),
+        }
+    )
+
+
+def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Said, int]]]:
+    """Yield groups of claims of which some contradict each other, in a fixed order, with the number of the value."""
+    by_key = _by_key(rows, claims)
+    schema_sources = _schema_sources(rows)
+    for key in sorted(by_key):
+        group = by_key[key]
+        if len({said.value for said in group}) < 2 or len({said.document for said in group}) < 2:
+            continue
+        if any(len(schema_sources.get((key[0], name), ())) > 1 for name in key[2]):
+            continue
+        for part in _comparable(group, rows):
+            numbered = _numbered(part, rows, quantity=key[1].startswith("quantity:"))
+            if numbered:
+                yield numbered
+
+
+def _by_key(rows: Sequence[Row], claims: pa.Table) -> dict[Key, list[_Said]]:
+    import pyarrow.compute as pc
+
+    subjects = _Subjects(rows, claims.column("names"))
+    by_key: dict[Key, list[_Said]] = defaultdict(list)
+    column = claims.column("claims")
+    for at in pc.indices_nonzero(pc.list_value_length(column)).to_pylist():
+        row = rows[at]
+        document = row.item_id.partition("#")[0]
+        found: list[dict[str, Any]] = column[at].as_py()
+        for claim in dict.fromkeys(tuple(claim.items()) for claim in found):
+            made = _keyed(dict(claim), row, subjects)
+            if made is not None:
+                key, named, about = made
+                by_key[key].append(_Said(at, document, dict(claim)["value"], about, named))
+    return by_key
+
+
+def _keyed(claim: Mapping[str, Any], row: Row, subjects: _Subjects) -> tuple[Key, bool, str] | None:
+    """Return the key of a claim, whether it names a subject, and what it is about; None if it says too little."""
+    attribute: str = claim["attribute"]
+    said = [word for word in claim["words"].split() if word[0] != "@"]
+    limits = [word[1:] for word in claim["words"].split() if word[0] == "@" and len(word) > 1]
+    if claim["about"]:
+        named, rest = {subjects.column(row.tenant, claim["about"])}, set(limits)
+    else:
+        named, rest = subjects.named(row.tenant, said, narrow=attribute.startswith(_NARROW))
+        also, limiting = subjects.named(row.tenant, limits)
+        named, rest = named | also, rest | {word for word in limiting if not is_verb(word)}
+        own = subjects.own(row)
+        if own is not None:
+            named.add(own)
+            rest -= set(words(folded(own.rpartition(":")[2])))
+    rest = {word for word in rest if not is_filler(word)}
+    things, others = subjects.named(row.tenant, claim["object"].split())
+    if not named and not _says_enough(attribute, rest, loose=claim["loose"]):
+        return None
+    key = (row.tenant, attribute, tuple(sorted(named | rest)), tuple(sorted(things | others)))
+    return key, bool(named), claim["about"] or claim["said"]
+
+
+_NARROW: Final = ("quantity", "include", "formula", "default")
+"""Attributes whose value belongs to the subject itself, so that only what limits the subject matters beside it."""
+_LEAST_WORDS: Final = {
+    "include": 1,
+    "formula:words": 2,
+    "formula:code": 2,
+    "formula:literal": 4,
+    "quantity": 2,
+    "default": 2,
+}
+
+
+def _says_enough(attribute: str, rest: set[str], *, loose: bool) -> bool:
+    if loose or attribute == "quantity:date" or attribute.startswith("field:"):
+        return False
+    least = _LEAST_WORDS.get(attribute, _LEAST_WORDS.get(attribute.partition(":")[0], 3))
+    return sum(len(word) > 1 or not word.isascii() for word in rest if not word[0].isdigit()) >= least
+
+
+def _comparable(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]]:
+    """Yield the parts of a group whose documents are about one thing.
+
+    Where no subject is named, the titles tell: `Handbook East` and `Handbook West` are about two.
+    """
+    documents = sorted({said.document for said in group})
+    found = len({said.value for said in group})
+    if all(said.subject for said in group):
+        if found <= MAX_SUBJECT_VALUES:
+            yield group
+        return
+    if len(documents) > MAX_DOCUMENTS or found > MAX_VALUES:
+        return
+    titles = {said.document: _title_words(rows[said.row].title) for said in group}
+    left = documents
+    while left:
+        together = [other for other in left if not _parallel(titles[left[0]], titles[other])]
+        if len(together) > 1:
+            yield [said for said in group if said.document in together]
+        left = [other for other in left if other not in together]
+
+
+def _title_words(title: str) -> frozenset[str]:
+    found = [word for word in words(folded(title))[:MAX_TITLE_WORDS] if not is_filler(word)]
+    return frozenset(found) - _TITLE_FILLERS
+
+
+def _parallel(left: frozenset[str], right: frozenset[str]) -> bool:
+    """Two titles that share words and each say one more name two things of a kind."""
+    if not left & right:
+        return False
+    return any(not _is_edition(word) for word in left - right) and any(not _is_edition(word) for word in right - left)
+
+
+def _is_edition(word: str) -> bool:
+    return word.removeprefix("v").replace(".", "").isdigit() or word in ("版", "version", "edit", "edition")
+
+
+def _numbered(group: list[_Said], rows: Sequence[Row], *, quantity: bool) -> list[tuple[_Said, int]]:
+    """Number the values of a group; empty where nothing in it contradicts anything else.
+
+    A document that gives two values speaks of something finer than its words show, and takes no part.
+    """
+    classes = _classes(sorted({said.value for said in group}), quantity=quantity)
+    spoken: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for said in group:
+        spoken[said.document, rows[said.row].version].add(classes[said.value])
+    clear = [said for said in group if len(spoken[said.document, rows[said.row].version]) == 1]
+    once: dict[int, _Said] = {}
+    for said in clear:
+        once.setdefault(said.row, said)
+    if not _contradicts([(said.document, rows[said.row].kind, classes[said.value]) for said in once.values()]):
+        return []
+    return [(said, classes[said.value]) for said in once.values()]
+
+
+def _contradicts(sides: Iterable[tuple[str, str, int]]) -> bool:
+    """Return whether two documents give two values, other than two schemas, which are two databases."""
+    listed = sorted(set(sides))
+    first = listed[0] if listed else ("", "", 0)
+    others = [side for side in listed if side[2] != first[2]]
+    kinds = {side[1] for side in listed}
+    return bool(others) and len({side[0] for side in listed}) > 1 and kinds != {_SCHEMA}
+
+
+def _classes(values: Sequence[str], *, quantity: bool) -> dict[str, int]:
+    """Return a number for each value; roundings of one number share it."""
+    numbers: dict[str, int] = {}
+    leaders: list[str] = []
+    for value in values:
+        near = (at for at, leader in enumerate(leaders) if quantity and same_value(value, leader))
+        number = next(near, len(leaders))
+        if number == len(leaders):
+            leaders.append(value)
+        numbers[value] = number
+    return numbers
+
+
+def _schema_sources(rows: Sequence[Row]) -> dict[tuple[str, str], set[str]]:
+    """Return which sources describe a table or column of a name: two of them are two databases."""
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for row in rows:
+        if row.kind == _SCHEMA and row.subject:
+            found[row.tenant, row.subject.lower()].add(row.source)
+    return found
+
+
+class _Subjects:
+    """Finds what words and columns are about, inside one tenant."""
+
+    def __init__(self, rows: Sequence[Row], names: pa.ChunkedArray) -> None:
+        self._of_name: dict[tuple[str, str], str] = {}
+        self._terms: dict[tuple[str, str], list[tuple[tuple[str, ...], str]]] = defaultdict(list)
+        self._schema = {(row.tenant, row.subject.lower()) for row in rows if row.kind == _SCHEMA and row.subject}
+        self._canonical: dict[tuple[str, str], str] = {}
+        self._read(rows, names)
+
+    def _read(self, rows: Sequence[Row], names: pa.ChunkedArray) -> None:
+        import pyarrow.compute as pc
+
+        shared: dict[tuple[str, str], set[str]] = defaultdict(set)
+        titles: dict[tuple[str, str], str] = {}
+        by_name: dict[tuple[str, str], set[str]] = defaultdict(set)
+        named = [(rows[at], names[at].as_py()) for at in pc.indices_nonzero(pc.list_value_length(names)).to_pylist()]
+        for row, listed in named:
+            subject = (row.subject or f"{row.kind}:{row.title}").lower()
+            own = titles.setdefault((row.tenant, folded(row.title)), subject)
+            by_name[row.tenant, listed[0]].add(own)
+            # A metric and a glossary term of one name are one subject.
+            self._canonical[row.tenant, subject] = own
+            for name in listed:
+                shared[row.tenant, name].add(own)
+        for row in rows:
+            local = (row.subject or "").rpartition(":")[2].replace("-", " ").replace("_", " ")
+            if " " in local:
+                subject = self._subject(row.tenant, row.subject or "")
+                shared[row.tenant, " ".join(words(folded(local)))].add(subject)
+        for (tenant, name), subjects in shared.items():
+            subjects = by_name.get((tenant, name)) or subjects
+            subject = next(iter(subjects)) if len(subjects) == 1 else None
+            if subject is not None and _is_telling(name):
+                self._of_name[tenant, name] = subject
+                parts = tuple(name.split())
+                self._terms[tenant, parts[0]].append((parts, subject))
+        for listed in self._terms.values():
+            listed.sort(key=lambda term: (-len(term[0]), term))
+
+    def _subject(self, tenant: str, written: str) -> str:
+        subject = written.lower()
+        return self._canonical.get((tenant, subject), subject)
+
+    def own(self, row: Row) -> str | None:
+        """Return the subject that an item names itself; a bare name stands for the term of that name."""
+        if row.subject is None or row.kind == _SCHEMA:
+            return None
+        if ":" not in row.subject:
+            name = " ".join(words(folded(row.subject)))
+            return self._of_name.get((row.tenant, name)) or row.subject.lower()
+        return self._subject(row.tenant, row.subject)
+
+    def column(self, tenant: str, written: str) -> str:
+        """Return the table or column that is meant, without the schema or catalogue that a text may put before it."""
+        name = written.removeprefix("schema:")
+        while (tenant, f"schema:{name}") not in self._schema and name.count(".") > 1:
+            name = name.partition(".")[2]
+        return f"schema:{name}"
+
+    def named(self, tenant: str, said: Sequence[str], *, narrow: bool = False) -> tuple[set[str], set[str]]:
+        """Return the subjects that words name, and the words that are left.
+
+        With `narrow`, of the words around a subject only those that limit it.
+        """
+        subjects: dict[str, None] = {}
+        parts: list[list[str]] = [[]]
+        at = 0
+        while at < len(said):
+            for name, subject in self._terms.get((tenant, said[at]), ()):
+                if tuple(said[at : at + len(name)]) == name:
+                    subjects.setdefault(subject)
+                    parts.append([])
+                    at += len(name)
+                    break
+            else:
+                parts[-1].append(said[at])
+                at += 1
+        if narrow and subjects:
+            left = [*_limits_before(parts[0]), *(word for part in parts[1:] for word in _limits_after(part))]
+        else:
+            left = [word for part in parts for word in part]
+        return set(subjects), {word for word in left if not is_mark(word)}
+
+
+def _limits_before(part: Sequence[str]) -> list[str]:
+    """Return what limits a subject before it is named: all but who says so, and verbs."""
+    start = max((at + 1 for at, word in enumerate(part) if word == "<that"), default=0)
+    return [word for word in part[start:] if not is_verb(word)]
+
+
+def _limits_after(part: Sequence[str]) -> list[str]:
+    """Return what limits a subject after its name: what the name goes on with, `for` and `in` what, other quantities."""
+    found: list[str] = []
+    taking = True
+    after_value = False
+    for word in part:
+        if word == "<for":
+            taking = True
+        elif word == "<of":
+            # What a time is counted from: `30 days of delivery`.
+            taking = not after_value
+        elif word in ("<is", "<q", "<that") or (is_verb(word) and not is_mark(word)):
+            taking = False
+        elif word == "_":
+            taking = taking and bool(found or part[0] in ("<for", "<of"))
+        elif taking or word[0] == "#" or "=" in word:
+            found.append(word)
+        after_value = word == "<q"
+    return found
+
+
+def _is_telling(name: str) -> bool:
+    """A single everyday word is no name that a text can be recognised by."""
+    parts = name.split()
+    return len(parts) > 1 or (len(name) >= 2 and name not in CONCEPTS and not is_filler(name))
