@@ -61,6 +61,8 @@ def test_whatever_a_new_field_says_changes_the_version():
         "sources": {"web": {"max_budget": 0.1}},
         "min_value": 0.5,
         "fit": {"code": 0.9},
+        "tools": {"candidates": 5},
+        "conflicts": {"order": ("validity",)},
     }
     assert said.keys() == set(ADDED)
     versions = {ContextPolicy.model_validate({key: value}).policy_version for key, value in said.items()}
