@@ -348,10 +348,12 @@ class Pipeline:
             progress=self._embedding,
         )
         self.embedded += embedded
-        if not build.has("discovered", "vectors"):
+        if not build.has("discovered", "vectors", "quantised"):
             build.staging.write("discovered", discover.batch(build.rows))
             vectors = self.store.get_vectors(model.name, [row.embed_hash for row in build.rows])
-            build.staging.write("vectors", discover.vector_table(vectors.reshape(len(build.rows), model.dim)))
+            vectors = vectors.reshape(len(build.rows), model.dim)
+            build.staging.write("vectors", discover.vector_table(vectors))
+            build.staging.write("quantised", discover.quantised_table(vectors, build.rows))
         return build.result("discovered", {"embedded": embedded, "embedder": model.name})
 
     def filtered_items(self) -> StageResult:

@@ -23,10 +23,10 @@ from ctx_pipeline.text import canonical_json, sha256_hex
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Layout of an artifact; a reader refuses another one by name."""
 
-PARTS = ("discovered", "vectors", "filtered", "ranked", "transformed", "budgeted")
+PARTS = ("discovered", "vectors", "quantised", "filtered", "ranked", "transformed", "budgeted")
 """Arrow files of an artifact, in the order the stages write them."""
 LEXICAL = "lexical"
 POINTER_SECONDS = 60.0

@@ -64,11 +64,11 @@ class Candidate:
     score: float = 0.0
     counterfactual: str | None = None
     stale: bool = False
+    smallest: int = field(init=False)
+    """Tokens of the smallest rendition that exists."""
 
-    @property
-    def smallest(self) -> int:
-        """Tokens of the smallest rendition that exists."""
-        return min(filter(None, self.tokens), default=0)
+    def __post_init__(self) -> None:
+        self.smallest = min(filter(None, self.tokens), default=0)
 
     @property
     def cost(self) -> int:

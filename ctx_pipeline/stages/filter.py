@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ctx_pipeline.index.reader import ServingView
+
+READ_ROWS = 8_192
 
 
 def batch(
@@ -37,7 +39,6 @@ def batch(
     """
     table, columns = label_table(rows, patches, gone=gone, source_labels=source_labels)
     _, tenants = labels_of(table)
-    titles, bodies = (terms.column(name).to_pylist() for name in ("title", "body"))
     build_lexical(
         lexical,
         (
@@ -46,13 +47,19 @@ def batch(
                 tenant=tenants[row.tenant],
                 scope=int(columns.scope[at]),
                 current=is_current(columns, at),
-                title=titles[at],
-                body=bodies[at],
+                title=title,
+                body=body,
             )
-            for at, row in enumerate(rows)
+            for at, (row, (title, body)) in enumerate(zip(rows, _pairs(terms), strict=True))
         ),
     )
     return table
+
+
+def _pairs(terms: pa.Table) -> Iterator[tuple[str, str]]:
+    """Yield titles and bodies, read a part at a time: as Python texts, all of them would take twice the room."""
+    for part in terms.to_batches(max_chunksize=READ_ROWS):
+        yield from zip(part.column("title").to_pylist(), part.column("body").to_pylist(), strict=True)
 
 
 def serve(candidates: Sequence[Candidate], view: ServingView, viewer: Viewer, clock: Clock) -> list[Candidate]:
