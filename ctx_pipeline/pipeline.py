@@ -464,12 +464,16 @@ class Pipeline:
         return make_rows(keys, facts)
 
 
+KNOWN_ITEMS = 100_000
+"""Items kept for the stages after the one that read them: several kilobytes each."""
 _CACHE: dict[str, Any] = {}
 """What the last generation in this process was read into: in one process the stages share it."""
 
 
 def _read_items(store: Store, seqs: Sequence[int], known: dict[int, ContextItem]) -> list[ContextItem]:
-    """Return the items under some numbers, and keep them in `known`."""
+    """Return the items under some numbers, and keep them in `known` while these are not too many."""
+    if len(known) + len(seqs) > KNOWN_ITEMS:
+        known.clear()
     known.update(store.read_seqs([seq for seq in seqs if seq not in known]))
     missing = sum(seq not in known for seq in seqs)
     if missing:

@@ -33,7 +33,10 @@ def only_chunk(table: pa.Table, name: str) -> Any:
 
 
 class Texts:
-    """A column of texts, read where they lie: a library's call for a hundred of them takes longer than they do."""
+    """A column of texts, read where they lie: a library's call for a hundred of them takes longer than they do.
+
+    Null reads as an empty text.
+    """
 
     def __init__(self, table: pa.Table, name: str) -> None:
         column = only_chunk(table, name)

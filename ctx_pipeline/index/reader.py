@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +27,6 @@ from ctx_pipeline.index.columns import (
     list_offsets,
     list_values,
     numbers,
-    only_chunk,
     spans,
 )
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
@@ -59,9 +61,14 @@ Floats = NDArray[np.float32]
 STRINGS = ("item_id", "version", "title", "subject_name")
 EXACT_ROWS = 1_024
 """Up to so many visible rows are compared with the query by their vectors alone; more, by their small copies first."""
+BESIDE_ROWS = 65_536
+"""From so many visible rows on, words are searched on a second thread: both searches take several milliseconds, and
+neither holds the interpreter."""
 SLICE_CACHE = 32
 """Viewers whose visible rows are kept per view: a byte a row of the tenant each, and four or eight a visible row where
 these do not lie side by side."""
+FIXED_COLUMNS = frozenset({"valid_from", "valid_until", "known_from", "tied"})
+"""What follows from the item versions alone."""
 TIME_CACHE = 16
 """Tenants, and times of `as_of`, for which what time says of each row is kept per view: a byte a row."""
 VIEWER_CACHE = 256
@@ -193,7 +200,7 @@ class ArtifactReader:
         self.quantised = Quantised(tables["quantised"], dim)
         self._strings = {name: Texts(found, name) for name in STRINGS}
         blocks = tables["transformed"]
-        self._blocks: dict[Rendition, Any] = {level: only_chunk(blocks, level.value) for level in Rendition}
+        self._blocks = {level: Texts(blocks, level.value) for level in Rendition}
         self.tokens: dict[str, Any] = {
             encoding: np.stack(
                 [numbers(tables["budgeted"], f"{rendition.value}_{encoding}") for rendition in Rendition], axis=1
@@ -207,8 +214,7 @@ class ArtifactReader:
 
     def block(self, row: int, rendition: Rendition) -> str:
         """Return the text of a rendition; the full one where a compact one would save too little."""
-        value = self._blocks[rendition][row].as_py()
-        return value if value is not None else self._blocks[Rendition.FULL][row].as_py()
+        return self._blocks[rendition][row] or self._blocks[Rendition.FULL][row]
 
     def tenant_of(self, row: int) -> str:
         """Return the tenant of a row."""
@@ -279,6 +285,12 @@ class ArtifactReader:
         """Return the tenant's rows with a `when_to_load` code."""
         first, last = self.tenants.get(tenant, (0, 0))
         return np.flatnonzero(self.when[first:last] == code) + first
+
+
+@cache
+def _beside() -> ThreadPoolExecutor:
+    """Return the threads on which words are searched beside meaning."""
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="ctx-words")
 
 
 _MANIFEST_KEYS = frozenset({"format", "parts", "content_hash", "generation", "tenants", "sources", "encodings"})
@@ -376,15 +388,18 @@ class ServingView:
         if first == last:
             return SearchHits(np.empty(0, np.intp), np.empty(0, np.float32), LexicalHits([], []), {})
         seen = self._slice(first, last, viewer, clock)
-        rows, scores = self._dense(vector, seen, first, limit)
         permissions = self.permissions(viewer)[: len(self.reader.labels)]
-        lexical = self.reader.lexical.search(
+        find_words = partial(
+            self.reader.lexical.search,
             text,
             tenant=self.reader.tenant_numbers[viewer.tenant],
             scopes=np.flatnonzero(permissions == 0).tolist(),
             current=clock.as_of is None,
             limit=limit,
         )
+        words = _beside().submit(find_words) if seen.plan is not None and seen.plan.size >= BESIDE_ROWS else None
+        rows, scores = self._dense(vector, seen, first, limit)
+        lexical = find_words() if words is None else words.result()
         kept = [
             (row, score)
             for row, score in zip(lexical.rows, lexical.scores, strict=True)
@@ -568,4 +583,10 @@ def _take(columns: StateColumns, rows: Rows | slice) -> StateColumns:
 
 
 def _copy(columns: StateColumns) -> StateColumns:
-    return StateColumns(**{name: getattr(columns, name).copy() for name in StateColumns.__slots__})
+    """Return columns that patches may be written into; what no event changes stays where it is mapped."""
+    return StateColumns(
+        **{
+            name: getattr(columns, name) if name in FIXED_COLUMNS else getattr(columns, name).copy()
+            for name in StateColumns.__slots__
+        }
+    )

@@ -68,7 +68,11 @@ class Candidate:
     """Tokens of the smallest rendition that exists."""
 
     def __post_init__(self) -> None:
-        self.smallest = min(filter(None, self.tokens), default=0)
+        full, compact, pointer = self.tokens
+        smallest = full or compact or pointer
+        if 0 < compact < smallest:
+            smallest = compact
+        self.smallest = pointer if 0 < pointer < smallest else smallest
 
     @property
     def cost(self) -> int:
