@@ -142,18 +142,22 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
         )
         call = Call(request=request, identity=identity, profile=profile, policy=policy, at=AT, refreshed={})
         engine.query_vector(text)
-        c0, t0 = time.thread_time(), time.perf_counter()
+        # CPU time of all threads: words may be searched on a second one. The ledger's writer has nothing to do by now.
+        c0, t0 = time.process_time(), time.perf_counter()
         result = engine.assemble(call, index.view(), seconds=seconds)
+        c1 = time.process_time()
         ledger.submit_snapshot(result.record, snapshot_id=result.pack.snapshot_id)
-        t1, c1 = time.perf_counter(), time.thread_time()
+        t1 = time.perf_counter()
+        ledger.flush()
+        c2, t2 = time.thread_time(), time.perf_counter()
         floor(index.view(), ledger, tenant, text, vector, number)
-        t2, c2 = time.perf_counter(), time.thread_time()
+        c3, t3 = time.thread_time(), time.perf_counter()
         ledger.flush()
         if number >= 0:
             wall.append(t1 - t0)
             cpu.append(c1 - c0)
-            floors.append(t2 - t1)
-            floor_cpu.append(c2 - c1)
+            floors.append(t3 - t2)
+            floor_cpu.append(c3 - c2)
             items.append(len(result.pack.items))
             for stage, taken in seconds.items():
                 stages.setdefault(stage, []).append(taken)
@@ -162,7 +166,7 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
         "visible_rows": _visible_rows(index, tenant),
         "recall_at_64": recall(index, tenant, vectors[:RECALL_QUERIES]),
         **first_calls(index, tenant, vectors[0]),
-        "p50_ms": _ms(wall, 50), "p99_ms": _ms(wall, 99), "cpu_p50_ms": _ms(cpu, 50),
+        "p50_ms": _ms(wall, 50), "p99_ms": _ms(wall, 99), "cpu_p50_ms": _ms(cpu, 50), "cpu_p99_ms": _ms(cpu, 99),
         "floor_p50_ms": _ms(floors, 50), "floor_p99_ms": _ms(floors, 99), "floor_cpu_p50_ms": _ms(floor_cpu, 50),
         "ratio": round(statistics.median(wall) / statistics.median(floors), 2),
         "pack_items": statistics.median(items),

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock, StateColumns
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Rows = NDArray[np.intp]
+
+FIXED_COLUMNS = frozenset({"valid_from", "valid_until", "known_from", "tied"})
+"""What follows from the item versions alone."""
 
 
 def spans(ordered: NDArray[np.int32], numbers: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -75,3 +80,33 @@ def bisect_texts(column: Texts, value: str, low: int, high: int) -> int:
         else:
             high = middle
     return low
+
+
+def unchanged_span(columns: StateColumns, clock: Clock) -> tuple[int, int]:
+    """Return the span around the clock in which no row of these begins or ends.
+
+    With an explicit `as_of` the clock decides nothing.
+    """
+    if clock.as_of is not None:
+        return ALWAYS, NEVER
+    since, until = ALWAYS, NEVER
+    for moments in (columns.valid_from, columns.valid_until, columns.superseded_at):
+        is_past = moments <= clock.at
+        since = max(since, int(moments.max(where=is_past, initial=ALWAYS)))
+        until = min(until, int(moments.min(where=~is_past, initial=NEVER)))
+    return since, until
+
+
+def state_of(columns: StateColumns, rows: Rows | slice) -> StateColumns:
+    """Return the columns of some rows; of a slice, where they are mapped."""
+    return StateColumns(**{name: getattr(columns, name)[rows] for name in StateColumns.__slots__})
+
+
+def writable_state(columns: StateColumns) -> StateColumns:
+    """Return columns that patches may be written into; what no event changes stays where it is mapped."""
+    return StateColumns(
+        **{
+            name: getattr(columns, name) if name in FIXED_COLUMNS else getattr(columns, name).copy()
+            for name in StateColumns.__slots__
+        }
+    )

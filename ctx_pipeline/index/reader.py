@@ -28,14 +28,15 @@ from ctx_pipeline.index.columns import (
     list_values,
     numbers,
     spans,
+    state_of,
+    unchanged_span,
+    writable_state,
 )
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
 from ctx_pipeline.index.lexical import Lexical, LexicalHits
 from ctx_pipeline.index.overlay import Entry, apply_patch, fold, supersede_chain
 from ctx_pipeline.index.quantised import Plan, Quantised, can_be_best, dot_rows
 from ctx_pipeline.security.visibility import (
-    ALWAYS,
-    NEVER,
     UNNAMED_CODES,
     Clock,
     Codes,
@@ -67,8 +68,6 @@ neither holds the interpreter."""
 SLICE_CACHE = 32
 """Viewers whose visible rows are kept per view: a byte a row of the tenant each, and four or eight a visible row where
 these do not lie side by side."""
-FIXED_COLUMNS = frozenset({"valid_from", "valid_until", "known_from", "tied"})
-"""What follows from the item versions alone."""
 TIME_CACHE = 16
 """Tenants, and times of `as_of`, for which what time says of each row is kept per view: a byte a row."""
 VIEWER_CACHE = 256
@@ -197,6 +196,7 @@ class ArtifactReader:
             if vectors is None
             else vectors.values.to_numpy(zero_copy_only=True).reshape(-1, dim)
         )
+        self._rows_when: dict[tuple[str, int], Rows] = {}
         self.quantised = Quantised(tables["quantised"], dim)
         self._strings = {name: Texts(found, name) for name in STRINGS}
         blocks = tables["transformed"]
@@ -283,8 +283,13 @@ class ArtifactReader:
 
     def always_rows(self, tenant: str, code: int) -> Rows:
         """Return the tenant's rows with a `when_to_load` code."""
-        first, last = self.tenants.get(tenant, (0, 0))
-        return np.flatnonzero(self.when[first:last] == code) + first
+        rows = self._rows_when.get((tenant, code))
+        if rows is None:
+            first, last = self.tenants.get(tenant, (0, 0))
+            rows = np.flatnonzero(self.when[first:last] == code) + first
+            if tenant in self.tenants:
+                self._rows_when[(tenant, code)] = rows
+        return rows
 
 
 @cache
@@ -325,7 +330,7 @@ class ServingView:
         patches = fold(entries)
         if patches:
             self.labels = list(reader.labels)
-            self.state = _copy(reader.state)
+            self.state = writable_state(reader.state)
             for (tenant, item_id, version), patch in patches.items():
                 rows = [
                     row
@@ -377,7 +382,7 @@ class ServingView:
             known = self._known_slice(viewer, clock)
             if known is not None and rows.size and rows.min() >= first and rows.max() < last:
                 return known.codes[rows - first]
-        return visibility_codes(_take(self.state, rows), self.permissions(viewer), clock)
+        return visibility_codes(state_of(self.state, rows), self.permissions(viewer), clock)
 
     def search(self, text: str, vector: Floats | None, *, viewer: Viewer, clock: Clock, limit: int) -> SearchHits:
         """Return the best visible rows by meaning and by words. Permission is part of the query.
@@ -443,8 +448,8 @@ class ServingView:
         with self._lock:
             known = self._timed.get(key)
         if known is None or not known.since <= clock.at < known.until:
-            columns = _take(self.state, slice(first, last))
-            known = _Timed(time_codes(columns, clock), *_unchanged(columns, clock))
+            columns = state_of(self.state, slice(first, last))
+            known = _Timed(time_codes(columns, clock), *unchanged_span(columns, clock))
             with self._lock:
                 self._timed[key] = known
                 while len(self._timed) > TIME_CACHE:
@@ -561,32 +566,3 @@ class ServingIndex:
                 if attempt == 2:
                     raise
         raise Unavailable("this project has no index yet", where=".ctx/derived", fix="run `ctx build`", code="no_index")
-
-
-def _unchanged(columns: StateColumns, clock: Clock) -> tuple[int, int]:
-    """Return the span around the clock in which no row of these begins or ends.
-
-    With an explicit `as_of` the clock decides nothing.
-    """
-    if clock.as_of is not None:
-        return ALWAYS, NEVER
-    since, until = ALWAYS, NEVER
-    for moments in (columns.valid_from, columns.valid_until, columns.superseded_at):
-        is_past = moments <= clock.at
-        since = max(since, int(moments.max(where=is_past, initial=ALWAYS)))
-        until = min(until, int(moments.min(where=~is_past, initial=NEVER)))
-    return since, until
-
-
-def _take(columns: StateColumns, rows: Rows | slice) -> StateColumns:
-    return StateColumns(**{name: getattr(columns, name)[rows] for name in StateColumns.__slots__})
-
-
-def _copy(columns: StateColumns) -> StateColumns:
-    """Return columns that patches may be written into; what no event changes stays where it is mapped."""
-    return StateColumns(
-        **{
-            name: getattr(columns, name) if name in FIXED_COLUMNS else getattr(columns, name).copy()
-            for name in StateColumns.__slots__
-        }
-    )

@@ -19,6 +19,7 @@ from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index import quantised
 from ctx_pipeline.index import reader as reader_module
 from ctx_pipeline.index.artifact import Layout, read_pointer
+from ctx_pipeline.index.lexical import LexicalHits
 from ctx_pipeline.index.reader import ArtifactReader, ServingIndex, ServingView
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.security.visibility import Clock, Viewer, code_of, micros, permission_code
@@ -107,6 +108,7 @@ def search_small_copies(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(quantised, "LEAST_ROWS", 1)
     patch.setattr(quantised, "LEAST_RUN", 2)
     patch.setattr(reader_module, "EXACT_ROWS", 0)
+    patch.setattr(reader_module, "BESIDE_ROWS", 1)
 
 
 def check_search(view: ServingView, viewer: Viewer, clock: Clock, text: str, limit: int) -> None:
@@ -177,16 +179,26 @@ def test_small_copies_change_neither_hits_nor_scores(tmp_path: Path, monkeypatch
         asked = ("refund order", "退款 区域", "gmv")
         for text in asked:
             check_search(view, Viewer.of(ANA), clock, text, 20)
-        found = [dense_hits(view, clock, text) for text in asked]
-        assert found == [dense_hits(view, clock, text) for text in asked]
+        found = [search_hits(view, clock, text) for text in asked]
+        assert found == [search_hits(view, clock, text) for text in asked]
         monkeypatch.setattr(reader_module, "EXACT_ROWS", 300)
-        assert found == [dense_hits(ServingView(view.reader, 0, []), clock, text) for text in asked]
+        assert found == [search_hits(ServingView(view.reader, 0, []), clock, text) for text in asked]
 
 
-def dense_hits(view: ServingView, clock: Clock, text: str) -> tuple[list[int], bytes]:
+def search_hits(view: ServingView, clock: Clock, text: str) -> tuple[list[int], bytes, LexicalHits]:
     vector = WordEmbedder().embed_query(text)
     hits = view.search(text, vector, viewer=Viewer.of(ANA), clock=clock, limit=20)
-    return hits.dense_rows.tolist(), hits.dense_scores.tobytes()
+    return hits.dense_rows.tolist(), hits.dense_scores.tobytes(), hits.lexical
+
+
+def test_words_find_their_own_row_however_labels_alternate(tmp_path: Path):
+    words = ("alpha", "退款", "bravo", "华东", "charlie", "库存", "delta", "门店", "echo")
+    groups = (("*",), ("analysts",), ("finance",))
+    items = [make_item(f"{n:02d}", word, title="t", groups=groups[n % 3]) for n, word in enumerate(words)]
+    with opened(make_project(tmp_path, items)) as view:
+        for n, word in enumerate(words):
+            hits = view.search(word, None, viewer=Viewer.of(ANA), clock=Clock(micros(NOW)), limit=7)
+            assert hits.lexical.rows == ([n] if n % 3 < 2 else [])
 
 
 def test_equal_scores_are_cut_by_row(tmp_path: Path):
