@@ -1,6 +1,7 @@
 """Time one assembly, stage by stage, beside a straight-line floor that does the same work over the same columns.
 
-Run: `python -m bench.assemble [--items 10000 100000] [--calls 200]`. Query embedding is not timed: vectors are seeded.
+Run: `python -m bench.assemble [--items 10000 100000 1000000] [--calls 200] [--open-share 1.0] [--home DIR]`. Query
+embedding is not timed: vectors are seeded. With `--home` an artifact that was built is kept, and used again.
 The floor is one function without contracts, policies, traces' reasons or checks: mask, exact dot product, BM25, score,
 greedy fill, render, hash, and the same record handed to the same ledger.
 """
@@ -11,18 +12,21 @@ import argparse
 import hashlib
 import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from bench.synthetic import make_artifact, query_texts, query_vectors
+from bench.synthetic import BUILT, query_texts, query_vectors
 from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Rendition, Task
 from ctx_pipeline.engine import Call, Engine
 from ctx_pipeline.index.reader import ServingIndex, ServingView
-from ctx_pipeline.ledger import Ledger, SnapshotRecord
+from ctx_pipeline.ledger import Ledger, OverlayEntry, SnapshotRecord
 from ctx_pipeline.profiles import model_profile
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 
@@ -30,6 +34,7 @@ AT = datetime(2026, 11, 30, tzinfo=UTC)
 BUDGET = 8_000
 LIMIT = 64
 GROUPS = ("g1", "g2")
+RECALL_QUERIES = 20
 
 
 def floor(view: ServingView, ledger: Ledger, tenant: str, text: str, vector: np.ndarray, number: int) -> int:
@@ -77,21 +82,43 @@ def floor(view: ServingView, ledger: Ledger, tenant: str, text: str, vector: np.
     return used
 
 
-def run(count: int, calls: int, *, open_share: float) -> list[dict[str, object]]:
+def run(count: int, calls: int, *, open_share: float, homes: Path | None) -> list[dict[str, object]]:
     """Measure both tenants at one size; return one row per tenant."""
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        started = time.process_time()
-        make_artifact(home, count, open_share=open_share)
-        built = time.process_time() - started
-        with Ledger.open(home / "ledger.db") as ledger:
+        home = (homes or Path(folder)) / f"{count}-{open_share}"
+        built = build(home, count, open_share)
+        started = time.perf_counter()
+        with Ledger.open(Path(folder) / "ledger.db") as ledger:
             index = ServingIndex(home, overlay_sequence=ledger.overlay_sequence, overlay_since=ledger.overlay_since)
-            rows.extend(
-                {"items": count, "build_cpu_s": round(built, 1), **measure(index, ledger, tenant, calls)}
-                for tenant in ("tenth", "half")
-            )
+            directory = index.view().reader.directory
+            opened = {"open_s": round(time.perf_counter() - started, 2), "artifact_mb": _size_mb(directory)}
+            for tenant in ("tenth", "half"):
+                rows.append({"items": count, "open_share": open_share, **measure(index, ledger, tenant, calls)})
+                rows[-1] |= {**built, **opened, **_memory_mb()}
     return rows
+
+
+def build(home: Path, count: int, open_share: float) -> dict[str, float]:
+    """Build an artifact in a process of its own, unless it is there; return what that took."""
+    if not (home / BUILT).exists():
+        home.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "bench.synthetic", str(home), str(count), str(open_share)]
+        subprocess.run(command, check=True)
+    return json.loads((home / BUILT).read_text(encoding="utf-8"))
+
+
+def _size_mb(directory: Path) -> float:
+    return round(sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / 1e6, 1)
+
+
+def _memory_mb() -> dict[str, float]:
+    """Return what this process holds in memory: all, and without the mapped files, which processes share."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
+    return {
+        name: round(int(fields[field].split()[0]) / 1024, 1)
+        for name, field in (("rss_mb", "VmRSS"), ("own_rss_mb", "RssAnon"))
+    }
 
 
 def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dict[str, object]:
@@ -115,25 +142,31 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
         )
         call = Call(request=request, identity=identity, profile=profile, policy=policy, at=AT, refreshed={})
         engine.query_vector(text)
-        c0, t0 = time.thread_time(), time.perf_counter()
+        # CPU time of all threads: words may be searched on a second one. The ledger's writer has nothing to do by now.
+        c0, t0 = time.process_time(), time.perf_counter()
         result = engine.assemble(call, index.view(), seconds=seconds)
+        c1 = time.process_time()
         ledger.submit_snapshot(result.record, snapshot_id=result.pack.snapshot_id)
-        t1, c1 = time.perf_counter(), time.thread_time()
+        t1 = time.perf_counter()
+        ledger.flush()
+        c2, t2 = time.thread_time(), time.perf_counter()
         floor(index.view(), ledger, tenant, text, vector, number)
-        t2, c2 = time.perf_counter(), time.thread_time()
+        c3, t3 = time.thread_time(), time.perf_counter()
         ledger.flush()
         if number >= 0:
             wall.append(t1 - t0)
             cpu.append(c1 - c0)
-            floors.append(t2 - t1)
-            floor_cpu.append(c2 - c1)
+            floors.append(t3 - t2)
+            floor_cpu.append(c3 - c2)
             items.append(len(result.pack.items))
             for stage, taken in seconds.items():
                 stages.setdefault(stage, []).append(taken)
     return {
         "tenant": tenant,
         "visible_rows": _visible_rows(index, tenant),
-        "p50_ms": _ms(wall, 50), "p99_ms": _ms(wall, 99), "cpu_p50_ms": _ms(cpu, 50),
+        "recall_at_64": recall(index, tenant, vectors[:RECALL_QUERIES]),
+        **first_calls(index, tenant, vectors[0]),
+        "p50_ms": _ms(wall, 50), "p99_ms": _ms(wall, 99), "cpu_p50_ms": _ms(cpu, 50), "cpu_p99_ms": _ms(cpu, 99),
         "floor_p50_ms": _ms(floors, 50), "floor_p99_ms": _ms(floors, 99), "floor_cpu_p50_ms": _ms(floor_cpu, 50),
         "ratio": round(statistics.median(wall) / statistics.median(floors), 2),
         "pack_items": statistics.median(items),
@@ -142,10 +175,47 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
     }  # fmt: skip
 
 
+def recall(index: ServingIndex, tenant: str, vectors: np.ndarray) -> float:
+    """Return which share of the exactly nearest visible rows a search finds."""
+    view = index.view()
+    viewer, clock = _viewer(tenant), Clock(micros(AT))
+    first, last = view.reader.tenants[tenant]
+    hidden = view.codes(slice(first, last), viewer, clock) != 0
+    found = 0
+    for vector in vectors:
+        scores = view.reader.vectors[first:last] @ vector
+        scores[hidden] = -np.inf
+        exact = np.argpartition(scores, -LIMIT)[-LIMIT:] + first
+        hits = view.search("", vector, viewer=viewer, clock=clock, limit=LIMIT)
+        found += len(np.intersect1d(exact, hits.dense_rows))
+    return round(found / (LIMIT * len(vectors)), 5)
+
+
+def first_calls(index: ServingIndex, tenant: str, vector: np.ndarray) -> dict[str, float]:
+    """Return the CPU time of the first search under a changed overlay, and of the first one of another viewer."""
+    before, clock = index.view(), Clock(micros(AT))
+    item = before.reader.text("item_id", before.reader.tenants[tenant][0])
+    entry = OverlayEntry(
+        code="quarantined", tenant=tenant, item_id=item, effective_at=AT, recorded_at=AT, actor="bench", reason="bench"
+    )
+    taken: list[float] = []
+    started = time.thread_time()
+    view = ServingView(before.reader, before.overlay_sequence + 1, [entry])
+    for role in ("first", "second"):
+        viewer = replace(_viewer(tenant), agent_role=role)
+        view.search("", vector, viewer=viewer, clock=clock, limit=LIMIT)
+        taken.append(time.thread_time() - started)
+        started = time.thread_time()
+    return {"after_overlay_cpu_ms": round(taken[0] * 1_000, 2), "new_viewer_cpu_ms": round(taken[1] * 1_000, 2)}
+
+
+def _viewer(tenant: str) -> Viewer:
+    return Viewer.of(Identity(principal="p", tenant=tenant, groups=GROUPS), task_type="general")
+
+
 def _visible_rows(index: ServingIndex, tenant: str) -> int:
     view = index.view()
-    viewer = Viewer.of(Identity(principal="p", tenant=tenant, groups=GROUPS), task_type="general")
-    codes = view.codes(slice(*view.reader.tenants[tenant]), viewer, Clock(micros(AT)))
+    codes = view.codes(slice(*view.reader.tenants[tenant]), _viewer(tenant), Clock(micros(AT)))
     return int((codes == 0).sum())
 
 
@@ -164,9 +234,10 @@ def main() -> None:
         default=0.07,
         help="share of items the whole tenant may see; two of twenty groups see a tenth of the rest",
     )
+    parser.add_argument("--home", type=Path, help="folder in which artifacts are kept; none: built anew, and removed")
     arguments = parser.parse_args()
     for count in arguments.items:
-        for row in run(count, arguments.calls, open_share=arguments.open_share):
+        for row in run(count, arguments.calls, open_share=arguments.open_share, homes=arguments.home):
             print(json.dumps(row))
 
 

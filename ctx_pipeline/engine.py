@@ -57,6 +57,10 @@ FINISH_SECONDS = 0.010
 """Time that has to be left after a query has been embedded: an assembly at 10,000 items takes half of it."""
 EMBED_SECONDS = 0.020
 """What embedding a query is taken to need until one has been measured."""
+COUNT_CACHE = 4_096
+"""Texts of requests whose token counts are kept per process and encoding ..."""
+COUNT_CACHE_CHARS = 8_192
+"""... if they are no longer than this."""
 
 STAGES = ("embed", "discover", "filter", "rank", "budget", "assemble", "gate", "snapshot")
 
@@ -209,7 +213,7 @@ class Engine:
             clock=clock,
             vector=vector,
             limit=policy.candidate_limit,
-            tokens_of=partial(count_tokens, encoding=encoding),
+            tokens_of=_token_counter(encoding),
             encoding=encoding,
         )
         timer.done("discover")
@@ -391,6 +395,14 @@ class _Timer:
             now = time.perf_counter()
             self._seconds[stage] = self._seconds.get(stage, 0.0) + now - self._last
             self._last = now
+
+
+@lru_cache(maxsize=8)
+def _token_counter(encoding: str) -> Callable[[str], int]:
+    """Return what counts the tokens of a text, once: each turn brings the conversation so far again."""
+    count = partial(count_tokens, encoding=encoding)
+    known = lru_cache(maxsize=COUNT_CACHE)(count)
+    return lambda text: known(text) if len(text) <= COUNT_CACHE_CHARS else count(text)
 
 
 @lru_cache(maxsize=8)

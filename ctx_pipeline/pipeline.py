@@ -350,10 +350,12 @@ class Pipeline:
             progress=self._embedding,
         )
         self.embedded += embedded
-        if not build.has("discovered", "vectors"):
+        if not build.has("discovered", "vectors", "quantised"):
             build.staging.write("discovered", discover.batch(build.rows))
             vectors = self.store.get_vectors(model.name, [row.embed_hash for row in build.rows])
-            build.staging.write("vectors", discover.vector_table(vectors.reshape(len(build.rows), model.dim)))
+            vectors = vectors.reshape(len(build.rows), model.dim)
+            build.staging.write("vectors", discover.vector_table(vectors))
+            build.staging.write("quantised", discover.quantised_table(vectors, build.rows))
         return build.result("discovered", {"embedded": embedded, "embedder": model.name})
 
     def filtered_items(self) -> StageResult:
@@ -480,12 +482,16 @@ class Pipeline:
         return make_rows(keys, facts)
 
 
+KNOWN_ITEMS = 100_000
+"""Items kept for the stages after the one that read them: several kilobytes each."""
 _CACHE: dict[str, Any] = {}
 """What the last generation in this process was read into: in one process the stages share it."""
 
 
 def _read_items(store: Store, seqs: Sequence[int], known: dict[int, ContextItem]) -> list[ContextItem]:
-    """Return the items under some numbers, and keep them in `known`."""
+    """Return the items under some numbers, and keep them in `known` while these are not too many."""
+    if len(known) + len(seqs) > KNOWN_ITEMS:
+        known.clear()
     known.update(store.read_seqs([seq for seq in seqs if seq not in known]))
     missing = sum(seq not in known for seq in seqs)
     if missing:

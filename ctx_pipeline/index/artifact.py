@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 5
 """Layout of an artifact; a reader refuses another one by name."""
 
-PARTS = ("discovered", "vectors", "filtered", "ranked", "claims", "transformed", "tools", "budgeted")
+PARTS = ("discovered", "vectors", "quantised", "filtered", "ranked", "claims", "transformed", "tools", "budgeted")
 """Arrow files of an artifact, in the order the stages write them."""
 LEXICAL = "lexical"
 POINTER_SECONDS = 60.0

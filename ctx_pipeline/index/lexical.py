@@ -93,7 +93,7 @@ def build_lexical(directory: Path, rows: Iterable[LexicalRow]) -> int:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     index = tantivy.Index(_schema(), path=str(temporary))
-    # One thread keeps documents in row order, so equal scores are cut the same way in every build.
+    # One thread keeps documents in their order, so equal scores are cut the same way in every build.
     writer = index.writer(heap_size=256_000_000, num_threads=1)
     count = 0
     for entry in rows:

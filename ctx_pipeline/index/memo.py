@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MAX_FILES: Final = 16
 """Files above which a folder is rewritten as one; each costs every build an open and a hash."""
 
+COMPUTE_ROWS = 32_768
+"""Rows computed at a time: what they are computed from need not be in memory at once."""
+
 HASH: Final = "item_hash"
 """The column that says which item version a row is of."""
 
@@ -60,7 +63,8 @@ class RowMemo:
         if len(missing):
             # One row a hash: two records of one source can be the same item version.
             missing = missing[_first_of_each(wanted.take(pa.array(missing)))]
-            fresh = compute(missing)
+            parts = [missing[first : first + COMPUTE_ROWS] for first in range(0, len(missing), COMPUTE_ROWS)]
+            fresh = pa.concat_tables([compute(part) for part in parts])
             tables.append(fresh.append_column(HASH, wanted.take(pa.array(missing))))
         table = pa.concat_tables(tables) if tables else compute(missing).append_column(HASH, wanted)
         stale = kept is not None and not bool(pc.all(pc.is_in(kept[HASH], value_set=wanted)).as_py())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +22,23 @@ from ctx_pipeline.contracts.codes import PERMISSION_CODES, Exclusion, Rendition
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, file_digest, read_pointer, read_table
 from ctx_pipeline.index.claims.reader import Contested
+from ctx_pipeline.index.columns import (
+    Texts,
+    bisect_texts,
+    list_offsets,
+    list_values,
+    numbers,
+    spans,
+    state_of,
+    unchanged_span,
+    writable_state,
+)
 from ctx_pipeline.index.forms import Forms
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
 from ctx_pipeline.index.lexical import Lexical, LexicalHits
 from ctx_pipeline.index.overlay import Entry, apply_patch, fold, supersede_chain
+from ctx_pipeline.index.quantised import Plan, Quantised, can_be_best, dot_rows
 from ctx_pipeline.security.visibility import (
-    ALWAYS,
-    NEVER,
     UNNAMED_CODES,
     Clock,
     Codes,
@@ -33,7 +46,9 @@ from ctx_pipeline.security.visibility import (
     StateColumns,
     Viewer,
     code_of,
+    joined_codes,
     label_codes,
+    time_codes,
     visibility_codes,
 )
 from ctx_pipeline.tools.catalogue import rows_by_name, tool_rows
@@ -47,13 +62,17 @@ if TYPE_CHECKING:
 Rows = NDArray[np.intp]
 Floats = NDArray[np.float32]
 
-DOT_ROWS = 512
-"""Rows multiplied at a time: 0.8 MB of 384 numbers each."""
-GATHER_SHARE = 0.5
-"""Above this share of eligible rows a contiguous pass over the tenant is cheaper than a gather."""
 STRINGS = ("item_id", "version", "title", "subject_name")
+EXACT_ROWS = 1_024
+"""Up to so many visible rows are compared with the query by their vectors alone; more, by their small copies first."""
+BESIDE_ROWS = 65_536
+"""From so many visible rows on, words are searched on a second thread: both searches take several milliseconds, and
+neither holds the interpreter."""
 SLICE_CACHE = 32
-"""Viewers whose visible rows are kept per view: 9 bytes a row of the tenant each."""
+"""Viewers whose visible rows are kept per view: a byte a row of the tenant each, and four or eight a visible row where
+these do not lie side by side."""
+TIME_CACHE = 16
+"""Tenants, and times of `as_of`, for which what time says of each row is kept per view: a byte a row."""
 VIEWER_CACHE = 256
 """Viewers whose permission codes are kept per view."""
 
@@ -99,8 +118,18 @@ class _Slice:
 
     codes: Codes
     visible: Rows
-    """Places of the visible rows within the tenant's slice."""
+    """Places of the visible rows within the tenant's slice; empty where there is a plan."""
+    plan: Plan | None
     denied: dict[Exclusion, int]
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """What time and events say of a tenant's rows, whoever looks, between two moments."""
+
+    codes: Codes
     since: int
     until: int
 
@@ -147,36 +176,36 @@ class ArtifactReader:
     def _read_columns(self, tables: dict[str, pa.Table]) -> None:
         found, ranked, filtered = tables["discovered"], tables["ranked"], tables["filtered"]
         self.rows: int = found.num_rows
-        self.chain: Any = _numbers(found, "chain")
-        self.subject: Any = _numbers(found, "subject")
-        self._edge_starts: Any = _offsets(found.column("edges"))
-        self._edge_targets: Any = _list_values(found.column("edges"))
-        self._related_starts: Any = _offsets(found.column("related"))
-        self._related_targets: Any = _list_values(found.column("related"))
+        self.chain: Any = numbers(found, "chain")
+        self.subject: Any = numbers(found, "subject")
+        self._edge_starts: Any = list_offsets(found.column("edges"))
+        self._edge_targets: Any = list_values(found.column("edges"))
+        self._related_starts: Any = list_offsets(found.column("related"))
+        self._related_targets: Any = list_values(found.column("related"))
         self.forms = Forms(found.column("forms"), self.tenants)
         self._subject_order: Any = np.argsort(self.subject, kind="stable")
         self._sorted_subject: Any = self.subject[self._subject_order]
-        self.kind: Any = _numbers(ranked, "kind")
-        self.section: Any = _numbers(ranked, "section")
-        self.source: Any = _numbers(ranked, "source")
-        self.when: Any = _numbers(ranked, "when_to_load")
-        self.authority: Any = _numbers(ranked, "authority")
-        self.confidence: Any = _numbers(ranked, "confidence")
-        self.verified_at: Any = _numbers(ranked, "verified_at")
-        self.content_number: Any = _numbers(ranked, "content_number")
-        self.dated_at: Any = _numbers(ranked, "dated_at")
-        self.span_from: Any = _numbers(ranked, "span_from")
-        self.span_until: Any = _numbers(ranked, "span_until")
-        self.twins: Any = _numbers(ranked, "twins")
-        self.fold_key: Any = _numbers(ranked, "fold_key")
-        self._signature_starts: Any = _offsets(ranked.column("signature"))
-        self._signatures: Any = _list_values(ranked.column("signature"))
+        self.kind: Any = numbers(ranked, "kind")
+        self.section: Any = numbers(ranked, "section")
+        self.source: Any = numbers(ranked, "source")
+        self.when: Any = numbers(ranked, "when_to_load")
+        self.authority: Any = numbers(ranked, "authority")
+        self.confidence: Any = numbers(ranked, "confidence")
+        self.verified_at: Any = numbers(ranked, "verified_at")
+        self.content_number: Any = numbers(ranked, "content_number")
+        self.dated_at: Any = numbers(ranked, "dated_at")
+        self.span_from: Any = numbers(ranked, "span_from")
+        self.span_until: Any = numbers(ranked, "span_until")
+        self.twins: Any = numbers(ranked, "twins")
+        self.fold_key: Any = numbers(ranked, "fold_key")
+        self._signature_starts: Any = list_offsets(ranked.column("signature"))
+        self._signatures: Any = list_values(ranked.column("signature"))
         self.labels, self.tenant_numbers = labels_of(filtered)
         self.state = StateColumns(
-            scope=_numbers(filtered, "scope"),
-            state=_numbers(filtered, "state"),
-            tied=_numbers(filtered, "tied").view(np.bool_),
-            **{name: _numbers(filtered, name) for name in TIME_COLUMNS},
+            scope=numbers(filtered, "scope"),
+            state=numbers(filtered, "state"),
+            tied=numbers(filtered, "tied").view(np.bool_),
+            **{name: numbers(filtered, name) for name in TIME_COLUMNS},
         )
         vectors = tables["vectors"].column("vector").chunk(0) if found.num_rows else None
         dim: int = self.manifest["generation"]["dim"]
@@ -185,26 +214,27 @@ class ArtifactReader:
             if vectors is None
             else vectors.values.to_numpy(zero_copy_only=True).reshape(-1, dim)
         )
-        self._strings: dict[str, Any] = {name: _column(found, name) for name in STRINGS}
+        self._rows_when: dict[tuple[str, int], Rows] = {}
+        self.quantised = Quantised(tables["quantised"], dim)
+        self._strings = {name: Texts(found, name) for name in STRINGS}
         self.tools = tool_rows(tables["tools"])
         self.tool_rows_by_name = rows_by_name(self.tools)
         blocks = tables["transformed"]
-        self._blocks: dict[Rendition, Any] = {level: _column(blocks, level.value) for level in Rendition}
+        self._blocks = {level: Texts(blocks, level.value) for level in Rendition}
         self.tokens: dict[str, Any] = {
             encoding: np.stack(
-                [_numbers(tables["budgeted"], f"{rendition.value}_{encoding}") for rendition in Rendition], axis=1
+                [numbers(tables["budgeted"], f"{rendition.value}_{encoding}") for rendition in Rendition], axis=1
             )
             for encoding in self.manifest["encodings"]
         }
 
     def text(self, column: str, row: int) -> str:
         """Return `item_id`, `version`, `title` or `subject_name` of a row."""
-        return self._strings[column][row].as_py()
+        return self._strings[column][row]
 
     def block(self, row: int, rendition: Rendition) -> str:
         """Return the text of a rendition; the full one where a compact one would save too little."""
-        value = self._blocks[rendition][row].as_py()
-        return value if value is not None else self._blocks[Rendition.FULL][row].as_py()
+        return self._blocks[rendition][row] or self._blocks[Rendition.FULL][row]
 
     def tenant_of(self, row: int) -> str:
         """Return the tenant of a row."""
@@ -213,7 +243,7 @@ class ArtifactReader:
     def find(self, tenant: str, item_id: str) -> range:
         """Return the rows of an item's versions, oldest first; an empty range when there is none."""
         first, last = self.tenants.get(tenant, (0, 0))
-        low = _bisect(self._strings["item_id"], item_id, first, last)
+        low = bisect_texts(self._strings["item_id"], item_id, first, last)
         high = low
         while high < last and self.text("item_id", high) == item_id:
             high += 1
@@ -221,8 +251,8 @@ class ArtifactReader:
 
     def other_versions(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return (row, other row) for every other version of the rows' items."""
-        numbers: Any = self.chain[np.asarray(rows, np.intp)]
-        first, last = _spans(self.chain, numbers)
+        chains: Any = self.chain[np.asarray(rows, np.intp)]
+        first, last = spans(self.chain, chains)
         return [
             (rows[at], other)
             for at in np.flatnonzero(last - first > 1).tolist()
@@ -232,11 +262,11 @@ class ArtifactReader:
 
     def same_subject(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return (row, other row) for everything else that is about the rows' subjects, by row."""
-        numbers: Any = self.subject[np.asarray(rows, np.intp)]
-        first, last = _spans(self._sorted_subject, numbers)
+        subjects: Any = self.subject[np.asarray(rows, np.intp)]
+        first, last = spans(self._sorted_subject, subjects)
         return [
             (rows[at], other)
-            for at in np.flatnonzero(numbers >= 0).tolist()
+            for at in np.flatnonzero(subjects >= 0).tolist()
             for other in self._subject_order[first[at] : last[at]].tolist()
             if other != rows[at]
         ]
@@ -268,13 +298,10 @@ class ArtifactReader:
     def facts(self, rows: Sequence[int], encoding: str) -> RowFacts:
         """Return what serving needs of some rows, column by column."""
         where = np.asarray(rows, np.intp)
-        strings: dict[str, list[str]] = {
-            name: self._strings[name].take(where).to_pylist() for name in ("item_id", "version", "title")
-        }
         return RowFacts(
-            item_ids=strings["item_id"],
-            versions=strings["version"],
-            titles=strings["title"],
+            item_ids=self._strings["item_id"].at(where),
+            versions=self._strings["version"].at(where),
+            titles=self._strings["title"].at(where),
             kinds=self.kind[where].tolist(),
             sections=self.section[where].tolist(),
             sources=self.source[where].tolist(),
@@ -294,8 +321,19 @@ class ArtifactReader:
 
     def always_rows(self, tenant: str, code: int) -> Rows:
         """Return the tenant's rows with a `when_to_load` code."""
-        first, last = self.tenants.get(tenant, (0, 0))
-        return np.flatnonzero(self.when[first:last] == code) + first
+        rows = self._rows_when.get((tenant, code))
+        if rows is None:
+            first, last = self.tenants.get(tenant, (0, 0))
+            rows = np.flatnonzero(self.when[first:last] == code) + first
+            if tenant in self.tenants:
+                self._rows_when[(tenant, code)] = rows
+        return rows
+
+
+@cache
+def _beside() -> ThreadPoolExecutor:
+    """Return the threads on which words are searched beside meaning."""
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="ctx-words")
 
 
 _MANIFEST_KEYS = frozenset({"format", "parts", "content_hash", "generation", "tenants", "sources", "encodings"})
@@ -322,13 +360,15 @@ class ServingView:
         self.state = reader.state
         self._permissions: OrderedDict[Viewer, Codes] = OrderedDict()
         self._slices: OrderedDict[tuple[Viewer, int | None], _Slice] = OrderedDict()
+        self._timed: OrderedDict[tuple[str, int | None], _Timed] = OrderedDict()
+        self._label_rows: dict[str, NDArray[np.intp]] = {}
         self._guard: PolicyGuard | None = None
         self._decisions: dict[Viewer, PolicyDecision] = {}
         self._lock = threading.Lock()
         patches = fold(entries)
         if patches:
             self.labels = list(reader.labels)
-            self.state = _copy(reader.state)
+            self.state = writable_state(reader.state)
             for (tenant, item_id, version), patch in patches.items():
                 rows = [
                     row
@@ -347,6 +387,7 @@ class ServingView:
         view._guard = guard
         view._decisions = {}
         view._permissions, view._slices = OrderedDict(), OrderedDict()
+        view._timed, view._label_rows = self._timed.copy(), self._label_rows.copy()
         view._lock = threading.Lock()
         return view
 
@@ -379,7 +420,7 @@ class ServingView:
             known = self._known_slice(viewer, clock)
             if known is not None and rows.size and rows.min() >= first and rows.max() < last:
                 return known.codes[rows - first]
-        return visibility_codes(_take(self.state, rows), self.permissions(viewer), clock)
+        return visibility_codes(state_of(self.state, rows), self.permissions(viewer), clock)
 
     def search(self, text: str, vector: Floats | None, *, viewer: Viewer, clock: Clock, limit: int) -> SearchHits:
         """Return the best visible rows by meaning and by words. Permission is part of the query.
@@ -390,15 +431,18 @@ class ServingView:
         if first == last:
             return SearchHits(np.empty(0, np.intp), np.empty(0, np.float32), LexicalHits([], []), {})
         seen = self._slice(first, last, viewer, clock)
-        rows, scores = self._dense(vector, seen.visible, first, last, limit)
         permissions = self.permissions(viewer)[: len(self.reader.labels)]
-        lexical = self.reader.lexical.search(
+        find_words = partial(
+            self.reader.lexical.search,
             text,
             tenant=self.reader.tenant_numbers[viewer.tenant],
             scopes=np.flatnonzero(permissions == 0).tolist(),
             current=clock.as_of is None,
             limit=limit,
         )
+        words = _beside().submit(find_words) if seen.plan is not None and seen.plan.size >= BESIDE_ROWS else None
+        rows, scores = self._dense(vector, seen, first, limit)
+        lexical = find_words() if words is None else words.result()
         kept = [
             (row, score)
             for row, score in zip(lexical.rows, lexical.scores, strict=True)
@@ -421,35 +465,67 @@ class ServingView:
         known = self._known_slice(viewer, clock)
         if known is not None:
             return known
-        codes = self.codes(slice(first, last), viewer, clock)
-        counts = np.bincount(codes, minlength=len(PERMISSION_CODES) + 1)
-        denied = {code: int(counts[at]) for at, code in enumerate(PERMISSION_CODES, start=1) if counts[at]}
-        since, until = _unchanged(_take(self.state, slice(first, last)), clock)
-        made = _Slice(codes, np.flatnonzero(codes == 0), denied, since, until)
+        permissions, timed = self.permissions(viewer), self._at_time(viewer.tenant, first, last, clock)
+        codes = joined_codes(permissions[self.state.scope[first:last]], timed.codes)
+        visible = codes == 0
+        plan = None
+        if np.count_nonzero(visible) > EXACT_ROWS:
+            plan = self.reader.quantised.plan(viewer.tenant, first, visible)
+        places = np.flatnonzero(visible) if plan is None else np.empty(0, np.intp)
+        denied = self._denied(viewer.tenant, first, last, permissions)
+        made = _Slice(codes, places, plan, denied, timed.since, timed.until)
         with self._lock:
             self._slices[(viewer, clock.as_of)] = made
             while len(self._slices) > SLICE_CACHE:
                 self._slices.popitem(last=False)
         return made
 
-    def _dense(self, vector: Floats | None, eligible: Rows, first: int, last: int, limit: int) -> tuple[Rows, Floats]:
+    def _at_time(self, tenant: str, first: int, last: int, clock: Clock) -> _Timed:
+        """Return what time says of a tenant's rows; kept until the next moment that changes it."""
+        key = (tenant, clock.as_of)
+        with self._lock:
+            known = self._timed.get(key)
+        if known is None or not known.since <= clock.at < known.until:
+            columns = state_of(self.state, slice(first, last))
+            known = _Timed(time_codes(columns, clock), *unchanged_span(columns, clock))
+            with self._lock:
+                self._timed[key] = known
+                while len(self._timed) > TIME_CACHE:
+                    self._timed.popitem(last=False)
+        return known
+
+    def _denied(self, tenant: str, first: int, last: int, permissions: Codes) -> dict[Exclusion, int]:
+        """Return how many of a tenant's rows each permission rule removes."""
+        with self._lock:
+            rows = self._label_rows.get(tenant)
+        if rows is None:
+            rows = np.bincount(self.state.scope[first:last], minlength=len(self.labels))
+            with self._lock:
+                self._label_rows[tenant] = rows
+        return {
+            code: number
+            for at, code in enumerate(PERMISSION_CODES, start=1)
+            if (number := int(rows[permissions == at].sum()))
+        }
+
+    def _dense(self, vector: Floats | None, seen: _Slice, first: int, limit: int) -> tuple[Rows, Floats]:
+        """Return the nearest visible rows and their similarity, best first, ties by row."""
         if vector is None:
             return np.empty(0, np.intp), np.empty(0, np.float32)
-        block = self.reader.vectors[first:last]
-        scores = _dot(block, eligible, vector)
-        if len(eligible) > limit:
-            best = np.argpartition(scores, len(scores) - limit)[len(scores) - limit :]
-            # Rows that tie with the last one kept are all kept, so that the cut does not depend on the algorithm.
-            best = np.flatnonzero(scores >= scores[best].min())
-            eligible, scores = eligible[best], scores[best]
-        order = np.lexsort((eligible, -scores))[:limit]
-        return eligible[order] + first, scores[order]
+        plan = seen.plan
+        rows = seen.visible + first if plan is None else self.reader.quantised.candidates(plan, vector, limit)
+        if len(rows) > limit:
+            rows = rows[can_be_best(dot_rows(self.reader.vectors, rows, vector), limit, len(vector))]
+        scores = self.similarity(rows, vector)
+        order = np.lexsort((rows, -scores))[:limit]
+        return rows[order], scores[order]
 
-    def similarity(self, rows: Sequence[int], vector: Floats | None) -> Floats:
-        """Return the cosine similarity of rows to a query vector."""
-        if vector is None or not rows:
+    def similarity(self, rows: Sequence[int] | Rows, vector: Floats | None) -> Floats:
+        """Return the cosine similarity of rows to a query vector: of each row the same, whatever stands beside it."""
+        if vector is None or not len(rows):
             return np.zeros(len(rows), np.float32)
-        return self.reader.vectors[np.asarray(rows, np.intp)] @ vector
+        chosen = self.reader.vectors[np.asarray(rows, np.intp)]
+        return (chosen.astype(np.float64) @ vector.astype(np.float64)).astype(np.float32)
 
 
 class ServingIndex:
@@ -528,78 +604,3 @@ class ServingIndex:
                 if attempt == 2:
                     raise
         raise Unavailable("this project has no index yet", where=".ctx/derived", fix="run `ctx build`", code="no_index")
-
-
-def _unchanged(columns: StateColumns, clock: Clock) -> tuple[int, int]:
-    """Return the span around the clock in which no row of these begins or ends.
-
-    With an explicit `as_of` the clock decides nothing.
-    """
-    if clock.as_of is not None:
-        return ALWAYS, NEVER
-    moments = np.concatenate((columns.valid_from, columns.valid_until, columns.superseded_at))
-    before, after = moments[moments <= clock.at], moments[moments > clock.at]
-    return int(before.max(initial=ALWAYS)), int(after.min(initial=NEVER))
-
-
-def _dot(block: Floats, rows: Rows, vector: Floats) -> Floats:
-    """Return the exact dot product of some rows with a vector, a few rows at a time.
-
-    Small steps keep the copied rows in the cache, and the product on this thread: a library's thread pool makes one
-    request faster and many at once slower.
-    """
-    gathered = len(rows) <= GATHER_SHARE * len(block)
-    count = len(rows) if gathered else len(block)
-    scores = np.empty(count, np.float32)
-    buffer = np.empty((DOT_ROWS, block.shape[1]), np.float32)
-    for first in range(0, count, DOT_ROWS):
-        last = min(first + DOT_ROWS, count)
-        part = block[first:last]
-        if gathered:
-            part = buffer[: last - first]
-            np.take(block, rows[first:last], axis=0, out=part, mode="clip")
-        np.dot(part, vector, out=scores[first:last])
-    return scores if gathered else scores[rows]
-
-
-def _spans(ordered: NDArray[np.int32], numbers: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return where each number starts and ends in an ordered column."""
-    return np.searchsorted(ordered, numbers, side="left"), np.searchsorted(ordered, numbers, side="right")
-
-
-def _numbers(table: pa.Table, name: str) -> Any:
-    column = table.column(name)
-    if column.num_chunks == 0:
-        return np.empty(0, column.type.to_pandas_dtype())
-    return column.chunk(0).to_numpy(zero_copy_only=True)
-
-
-def _column(table: pa.Table, name: str) -> Any:
-    column = table.column(name)
-    return column.chunk(0) if column.num_chunks else column
-
-
-def _offsets(column: pa.ChunkedArray) -> Any:
-    return column.chunk(0).offsets.to_numpy() if column.num_chunks else np.zeros(1, np.int32)
-
-
-def _list_values(column: pa.ChunkedArray) -> Any:
-    return column.chunk(0).values.to_numpy() if column.num_chunks else np.empty(0, np.int32)
-
-
-def _bisect(column: Any, value: str, low: int, high: int) -> int:
-    while low < high:
-        middle = (low + high) // 2
-        if column[middle].as_py() < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _take(columns: StateColumns, rows: Rows | slice) -> StateColumns:
-    return StateColumns(**{name: getattr(columns, name)[rows] for name in StateColumns.__slots__})
-
-
-def _copy(columns: StateColumns) -> StateColumns:
-    return StateColumns(**{name: getattr(columns, name).copy() for name in StateColumns.__slots__})

@@ -244,12 +244,20 @@ def visibility_codes(columns: StateColumns, permissions: Codes, clock: Clock) ->
 
     `permissions` is `label_codes` of the labels that `columns.scope` points into.
     """
-    codes = permissions[columns.scope]
-    rest = codes == VISIBLE
-    for code, failed in _time_rules(columns, clock):
-        codes[rest & failed] = _NUMBER[code]
-        rest &= ~failed
+    return joined_codes(permissions[columns.scope], time_codes(columns, clock))
+
+
+def time_codes(columns: StateColumns, clock: Clock) -> Codes:
+    """Return the code number of what time and events say of every row, whoever looks."""
+    codes = np.full(len(columns.scope), VISIBLE, np.uint8)
+    for code, failed in reversed(_time_rules(columns, clock)):
+        codes[failed] = _NUMBER[code]
     return codes
+
+
+def joined_codes(permitted: Codes, timed: Codes) -> Codes:
+    """Return the first rule that failed: those of permission come before those of time."""
+    return np.where(permitted == VISIBLE, timed, permitted)
 
 
 def _time_rules(columns: StateColumns, clock: Clock) -> tuple[tuple[Exclusion, NDArray[np.bool_]], ...]:

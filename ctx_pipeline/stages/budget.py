@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["SHARE_OF_SECTION", "Budgeted", "Limits", "Prepared", "batch", "limits_of", "prepare", "serve"]
 
 CountMany = Callable[[Sequence[str], str], list[int]]
+READ_ROWS = 8_192
+"""Rows whose texts are Python objects at a time."""
 _ALWAYS = WhenToLoad.ALWAYS.value
 _PREFETCH = WhenToLoad.PREFETCH.value
 
@@ -64,16 +66,16 @@ def batch(blocks: pa.Table, encodings: Sequence[str], count_many: CountMany) -> 
     """
     import pyarrow as pa
 
-    columns: dict[str, pa.Array] = {}
-    for rendition in Rendition:
-        texts = blocks.column(rendition.value).to_pylist()
-        present = [text for text in texts if text is not None]
-        for encoding in encodings:
-            counts = iter(count_many(present, encoding))
-            columns[f"{rendition.value}_{encoding}"] = pa.array(
-                [0 if text is None else next(counts) for text in texts], pa.int32()
-            )
-    return pa.table(columns)
+    columns: dict[str, list[int]] = {f"{level.value}_{encoding}": [] for level in Rendition for encoding in encodings}
+    for part in blocks.to_batches(max_chunksize=READ_ROWS):
+        for rendition in Rendition:
+            texts = part.column(rendition.value).to_pylist()
+            present = [text for text in texts if text is not None]
+            for encoding in encodings:
+                counts = iter(count_many(present, encoding))
+                column = columns[f"{rendition.value}_{encoding}"]
+                column.extend(0 if text is None else next(counts) for text in texts)
+    return pa.table({name: pa.array(counts, pa.int32()) for name, counts in columns.items()})
 
 
 @dataclass(frozen=True, slots=True)

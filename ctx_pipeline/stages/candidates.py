@@ -72,11 +72,15 @@ class Candidate:
     score: float = 0.0
     counterfactual: str | None = None
     stale: bool = False
+    smallest: int = field(init=False)
+    """Tokens of the smallest rendition that exists."""
 
-    @property
-    def smallest(self) -> int:
-        """Tokens of the smallest rendition that exists."""
-        return min(filter(None, self.tokens), default=0)
+    def __post_init__(self) -> None:
+        full, compact, pointer = self.tokens
+        smallest = full or compact or pointer
+        if 0 < compact < smallest:
+            smallest = compact
+        self.smallest = pointer if 0 < pointer < smallest else smallest
 
     @property
     def cost(self) -> int:

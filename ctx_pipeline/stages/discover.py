@@ -97,6 +97,13 @@ def vector_table(vectors: Floats) -> pa.Table:
     return pa.table({"vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
 
 
+def quantised_table(vectors: Floats, rows: Sequence[Row]) -> pa.Table:
+    """Return the small copies of the vectors that searches of large tenants read."""
+    from ctx_pipeline.index import quantised
+
+    return quantised.quantised_table(vectors, rows)
+
+
 def query_text(request: ContextRequest) -> str:
     """Return the text that is searched for."""
     return request.task.text[:QUERY_CHARS]

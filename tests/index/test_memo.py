@@ -36,6 +36,13 @@ def test_only_what_is_new_is_computed_and_the_order_is_the_callers(tmp_path: Pat
     assert take(tmp_path, ["aaa", "b", "cc"]) == ([3, 1, 2], [])
 
 
+def test_a_few_at_a_time_are_computed_as_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memo_module, "COMPUTE_ROWS", 2)
+    names = ["aaa", "b", "cc", "dddd", "b", "eeeee"]
+    assert take(tmp_path, names) == ([3, 1, 2, 4, 1, 5], ["aaa", "b", "cc", "dddd", "eeeee"])
+    assert take(tmp_path, names) == ([3, 1, 2, 4, 1, 5], [])
+
+
 def test_the_same_item_twice_is_computed_once(tmp_path: Path):
     assert take(tmp_path, ["aa", "aa", "b", "aa"]) == ([2, 2, 1, 2], ["aa", "b"])
 

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 from ctx_pipeline.contracts import ContextItem, Identity, ItemKind, Sensitivity, Trust
 from ctx_pipeline.errors import Corrupt, Unavailable
+from ctx_pipeline.index import quantised
+from ctx_pipeline.index import reader as reader_module
 from ctx_pipeline.index.artifact import Layout, read_pointer
+from ctx_pipeline.index.lexical import LexicalHits
 from ctx_pipeline.index.reader import ArtifactReader, ServingIndex, ServingView
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.security.visibility import Clock, Viewer, code_of, micros, permission_code
@@ -84,7 +87,9 @@ clocks = st.builds(
 @generated
 @given(items=small_items(), data=st.data())
 def test_search_equals_a_loop_over_all_rows(items: list[ContextItem], data: st.DataObject):
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans()):
+            search_small_copies(patch)
         home = make_project(Path(folder), items, {"handbook": {}})
         if items and data.draw(st.booleans()):
             for item in data.draw(st.lists(st.sampled_from(items), max_size=3)):
@@ -96,6 +101,14 @@ def test_search_equals_a_loop_over_all_rows(items: list[ContextItem], data: st.D
                 viewer, clock = data.draw(viewers), data.draw(clocks)
                 text, limit = data.draw(st.sampled_from(WORDS)), data.draw(st.integers(1, 40))
                 check_search(view, viewer, clock, text, limit)
+
+
+def search_small_copies(patch: pytest.MonkeyPatch) -> None:
+    """Search even the smallest tenant the way that large ones are searched."""
+    patch.setattr(quantised, "LEAST_ROWS", 1)
+    patch.setattr(quantised, "LEAST_RUN", 2)
+    patch.setattr(reader_module, "EXACT_ROWS", 0)
+    patch.setattr(reader_module, "BESIDE_ROWS", 1)
 
 
 def check_search(view: ServingView, viewer: Viewer, clock: Clock, text: str, limit: int) -> None:
@@ -153,16 +166,39 @@ def test_lookups_equal_a_loop_over_all_rows(items: list[ContextItem]):
 
 
 @pytest.mark.parametrize("share", [0.1, 0.9])
-def test_a_few_rows_and_most_rows_are_ranked_alike(tmp_path: Path, share: float):
-    """Both ways of scoring, by gathering rows and by one pass over the tenant, give the exact order."""
+def test_small_copies_change_neither_hits_nor_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float):
+    """Few of the rows and most of them; with small copies and by their vectors alone."""
+    search_small_copies(monkeypatch)
     rng = np.random.default_rng(7)
     items = [
         make_item(f"{n:03d}", " ".join(rng.choice(WORDS, 4)), groups=("*",) if rng.random() < share else ("finance",))
         for n in range(300)
     ]
     with opened(make_project(tmp_path, items)) as view:
-        for text in ("refund order", "退款 区域", "gmv"):
-            check_search(view, Viewer.of(ANA), Clock(micros(NOW)), text, 20)
+        clock = Clock(micros(NOW))
+        asked = ("refund order", "退款 区域", "gmv")
+        for text in asked:
+            check_search(view, Viewer.of(ANA), clock, text, 20)
+        found = [search_hits(view, clock, text) for text in asked]
+        assert found == [search_hits(view, clock, text) for text in asked]
+        monkeypatch.setattr(reader_module, "EXACT_ROWS", 300)
+        assert found == [search_hits(ServingView(view.reader, 0, []), clock, text) for text in asked]
+
+
+def search_hits(view: ServingView, clock: Clock, text: str) -> tuple[list[int], bytes, LexicalHits]:
+    vector = WordEmbedder().embed_query(text)
+    hits = view.search(text, vector, viewer=Viewer.of(ANA), clock=clock, limit=20)
+    return hits.dense_rows.tolist(), hits.dense_scores.tobytes(), hits.lexical
+
+
+def test_words_find_their_own_row_however_labels_alternate(tmp_path: Path):
+    words = ("alpha", "退款", "bravo", "华东", "charlie", "库存", "delta", "门店", "echo")
+    groups = (("*",), ("analysts",), ("finance",))
+    items = [make_item(f"{n:02d}", word, title="t", groups=groups[n % 3]) for n, word in enumerate(words)]
+    with opened(make_project(tmp_path, items)) as view:
+        for n, word in enumerate(words):
+            hits = view.search(word, None, viewer=Viewer.of(ANA), clock=Clock(micros(NOW)), limit=7)
+            assert hits.lexical.rows == ([n] if n % 3 < 2 else [])
 
 
 def test_equal_scores_are_cut_by_row(tmp_path: Path):
