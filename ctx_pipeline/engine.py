@@ -33,6 +33,7 @@ from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import assemble, budget, discover, gate, rank, snapshot, transform
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.queries import Query, plan_queries
 from ctx_pipeline.stages.sections import SECTIONS
 from ctx_pipeline.text import canonical_json, sha256_hex
 from ctx_pipeline.tokens import count_tokens
@@ -160,14 +161,15 @@ class Engine:
         encoding = call.profile.encoding
         _check_encoding(view, encoding)
         viewer, clock = call.viewer(), call.clock()
-        vector = self.query_vector(discover.query_text(request)) if view.reader.rows else None
+        texts = plan_queries(request.task)
+        queries = [Query(text, self.query_vector(text) if view.reader.rows else None) for text in texts]
         timer.done("embed")
         found = discover.serve(
             request,
             view,
             viewer=viewer,
             clock=clock,
-            vector=vector,
+            queries=queries,
             limit=policy.candidate_limit,
             tokens_of=partial(count_tokens, encoding=encoding),
             encoding=encoding,

@@ -29,6 +29,16 @@ DEFAULT_SHARES: dict[str, float] = {
 }
 """Section shares of the specification; what one section leaves, another may take."""
 
+DEFAULT_FUSION: dict[str, float] = {
+    **dict.fromkeys((kind.value for kind in ItemKind), 0.5),
+    ItemKind.TOOL.value: 0.7,
+    ItemKind.DOCUMENT.value: 0.7,
+    ItemKind.MEMORY.value: 0.4,
+    ItemKind.SCHEMA.value: 0.3,
+}
+"""Share of meaning in relevance by kind of item; the rest is words. Requests say what a tool is for in other words than
+the tool does, and name columns by their names. Chosen on one half of the questions of `bench.retrieval`."""
+
 DEFAULT_PHASES = (
     "default",
     "discover",
@@ -99,6 +109,8 @@ class PolicyChange(Contract):
     """Shares of single sections."""
     weights: WeightChange | None = None
     """Single ranking weights."""
+    fusion: dict[ItemKind, Share] | None = None
+    """Shares of meaning of single kinds of items."""
     candidate_limit: Annotated[int, Field(ge=1, le=1_000)] | None = None
     """Most search hits that become candidates."""
     min_relevance: Share | None = None
@@ -206,7 +218,7 @@ class SourcePolicy(Contract):
     """What agents that work is delegated to see of it. Stored and checked, not used yet."""
 
 
-ADDED = ("roles", "required_types", "order", "rules", "sources")
+ADDED = ("roles", "required_types", "order", "rules", "sources", "fusion")
 """Fields that `policy_version` counts only where they say something: a policy from before them keeps its version."""
 
 
@@ -242,6 +254,9 @@ class ContextPolicy(Contract):
     """Kinds of items that every pack must have, besides those that the request requires."""
     order: tuple[DataSection, ...] = ()
     """Data sections in the order in which they are shown; the others follow in the usual order."""
+    fusion: dict[ItemKind, Share] = {}
+    """Share of meaning in the relevance of a kind of item: 1 is meaning alone, 0 words alone. Kinds that are not named
+    keep their default."""
     rules: tuple[PolicyRule, ...] = ()
     """Exceptions for tasks, phases, roles, models and risks."""
     sources: dict[Text, SourcePolicy] = {}

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ctx_pipeline.contracts.codes import GateCheck, ItemKind, Trust
-from ctx_pipeline.contracts.policy import ContextPolicy, DataSection, PolicyRule, RankWeights
+from ctx_pipeline.contracts.policy import DEFAULT_FUSION, ContextPolicy, DataSection, PolicyRule, RankWeights
 
 DEFAULT_PHASE = "default"
 
@@ -24,6 +24,8 @@ class EffectivePolicy:
     trust_floor: Trust
     shares: Mapping[str, float]
     weights: RankWeights
+    fusion: Mapping[str, float]
+    """Share of meaning in relevance, for every kind of item."""
     candidate_limit: int
     min_relevance: float
     hard_gates: tuple[GateCheck, ...]
@@ -69,6 +71,7 @@ def resolve_policy(
         trust_floor=policy.trust_floor,
         shares={**policy.shares, **_below("shares", values)},
         weights=policy.weights.model_copy(update=_below("weights", values)) if values else policy.weights,
+        fusion={**DEFAULT_FUSION, **policy.fusion, **_below("fusion", values)},
         max_budgets={name: rule.max_budget for name, rule in policy.sources.items() if rule.max_budget is not None},
         rules=tuple(rule.label for rule in applied),
         origins=origins,

@@ -17,6 +17,7 @@ from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
+from ctx_pipeline.stages.queries import Query, search_all
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, repair_json, short_hash
 from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
@@ -32,7 +33,6 @@ NEIGHBOUR_DECAY = 0.85
 """Relevance that a step along the dependency graph keeps."""
 SIBLING_SUBJECTS = 16
 """Best hits whose other versions and namesakes are looked up."""
-QUERY_CHARS = 2_000
 CountTokens = Callable[[str], int]
 REQUEST_SOURCE = "request"
 VECTOR, LEXICAL, DEPENDENCY = "vector", "lexical", "dependency"
@@ -77,39 +77,34 @@ def vector_table(vectors: Floats) -> pa.Table:
     return pa.table({"vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
 
 
-def query_text(request: ContextRequest) -> str:
-    """Return the text that is searched for."""
-    return request.task.text[:QUERY_CHARS]
-
-
 def serve(
     request: ContextRequest,
     view: ServingView,
     *,
     viewer: Viewer,
     clock: Clock,
-    vector: Floats | None,
+    queries: Sequence[Query],
     limit: int,
     tokens_of: CountTokens,
     encoding: str,
 ) -> Discovered:
     """Find everything that might help: proactive items, search hits, their neighbours, other versions, the request.
 
-    `tokens_of` counts the tokens of a text. Order of the candidates carries no meaning.
+    `queries` are those of `plan_queries` with their vectors. `tokens_of` counts the tokens of a text. Order of the
+    candidates carries no meaning.
     """
-    hits = view.search(query_text(request), vector, viewer=viewer, clock=clock, limit=limit)
+    hits = search_all(view, queries, viewer=viewer, clock=clock, limit=limit)
     found = _Finder(view, viewer, clock)
     for code in (WhenToLoad.ALWAYS, WhenToLoad.PREFETCH):
         for row in found.permitted(view.reader.always_rows(viewer.tenant, WHEN.index(code)).tolist()):
             found.add(row, code.value)
-    dense = dict(zip(hits.dense_rows.tolist(), hits.dense_scores.tolist(), strict=True))
-    lexical = dict(zip(*hits.lexical, strict=True))
+    dense, lexical = hits.dense, hits.lexical
     for row in dense:
         found.add(row, VECTOR)
     for row in lexical:
         found.add(row, LEXICAL)
     missing = [row for row in found.by_row if row not in dense]
-    dense.update(zip(missing, view.similarity(missing, vector).tolist(), strict=True))
+    dense.update(zip(missing, hits.similarity(missing), strict=True))
     best = sorted(found.by_row, key=lambda row: (-dense[row] - (row in lexical), row))
     found.add_neighbours()
     found.add_siblings(best)
