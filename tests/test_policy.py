@@ -67,6 +67,13 @@ def test_whatever_a_new_field_says_changes_the_version():
     assert len(versions | {ContextPolicy().policy_version}) == len(ADDED) + 1
 
 
+def test_a_rule_that_says_nothing_in_a_new_field_keeps_the_version_of_its_policy():
+    before = {"when": {"phase": "build"}, "set": {"min_relevance": 0.5}}
+    assert policy(before).policy_version == "default@1.0.0+199daed9"
+    after = {"when": {"phase": "build"}, "set": {"min_relevance": 0.5, "fusion": {"tool": 0.9}}}
+    assert policy(after).policy_version != policy(before).policy_version
+
+
 def test_the_more_specific_rule_wins_wherever_it_stands_and_the_later_one_among_equals():
     found = policy(
         {"name": "both", "when": {"phase": "build", "risk": "high"}, "set": {"candidate_limit": 1}},

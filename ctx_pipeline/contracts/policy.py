@@ -221,6 +221,9 @@ class SourcePolicy(Contract):
 ADDED = ("roles", "required_types", "order", "rules", "sources", "fusion")
 """Fields that `policy_version` counts only where they say something: a policy from before them keeps its version."""
 
+ADDED_TO_RULES = ("fusion",)
+"""The same for what a rule sets."""
+
 
 class ContextPolicy(Contract):
     """How packs are made. `policy_version` names it in every snapshot."""
@@ -266,5 +269,7 @@ class ContextPolicy(Contract):
     def policy_version(self) -> str:
         """`<name>@<semver>+<hash of the content>`."""
         content = self.model_dump(mode="json")
+        for rule in content["rules"]:
+            rule["set"] = {k: v for k, v in rule["set"].items() if k not in ADDED_TO_RULES or v}
         digest = short_hash(canonical_json({k: v for k, v in content.items() if k not in ADDED or v}), 8)
         return f"{self.name}@{self.version}+{digest}"
