@@ -123,3 +123,14 @@ def test_what_one_sentence_of_a_long_task_asks_for_is_found_beside_what_the_othe
     assert "document:handbook/letter" in {trace.item_id for trace in best}
     assert len(hits) <= 8
     assert pack.hash == again.hash
+
+
+def test_a_long_task_finds_nothing_in_an_empty_project_and_nothing_that_may_not_be_seen(tmp_path: Path):
+    empty = make_project(tmp_path / "empty", [])
+    hidden = make_project(tmp_path / "hidden", [make_item("late", ENGLISH, groups=("board",))])
+    for home in (empty, hidden):
+        with open_project(home) as project:
+            pack = project.assemble(ContextRequest(task=Task(text=ENGLISH), identity=ANA), at=NOW)
+            found = {item for trace in project.explain(pack.snapshot_id, ANA) if (item := trace.item_id)}
+            assert not any(name.startswith("document:") for name in found)
+    assert pack.denied == {"not_permitted": 1}
