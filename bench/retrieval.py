@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bench.retrieval_sets import HALVES, SETS, TENANT, Half, Measure, Pool, Question, QuestionSet, unit_ranking
-from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Task
+from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Task, resolve_policy
 from ctx_pipeline.evals.metrics import density, fitting, hit_at, order, recall, recall_at
 from ctx_pipeline.index.analysis import query_terms, terms
 from ctx_pipeline.index.embedder import (
@@ -43,6 +43,7 @@ from ctx_pipeline.project import ContextProject
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import discover, filter, rank
 from ctx_pipeline.stages.candidates import REQUEST_ROW
+from ctx_pipeline.stages.queries import Query, plan_queries
 from ctx_pipeline.tokens import count_tokens
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
@@ -136,7 +137,7 @@ class Built:
 
     def ours(self, text: str) -> list[str]:
         """Return what the engine's stages leave in, best first."""
-        policy = ContextPolicy()
+        policy = resolve_policy(ContextPolicy())
         request = ContextRequest(task=Task(text=text), identity=WHO)
         viewer, clock = Viewer.of(WHO, task_type=request.task.type), Clock(micros(AT))
         found = discover.serve(
@@ -144,7 +145,7 @@ class Built:
             self.view,
             viewer=viewer,
             clock=clock,
-            vector=self.embedder.embed_query(discover.query_text(request)),
+            queries=[Query(part, self.embedder.embed_query(part)) for part in plan_queries(request.task)],
             limit=policy.candidate_limit,
             tokens_of=lambda part: count_tokens(part, ENCODING),
             encoding=ENCODING,

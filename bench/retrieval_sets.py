@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -187,6 +187,27 @@ def bird(work: Path) -> QuestionSet:
     return QuestionSet("bird columns", tuple(pools), measures)
 
 
+def scenario(work: Path) -> QuestionSet:
+    """Long tasks, the turns of a conversation in one, to all functions that they need; pool and corpus of `bfcl`."""
+    (pool,) = bfcl(work).pools
+    documents = corpora() / "bfcl/data/multi_turn_func_doc"
+    names = {tool["name"] for path in documents.glob("*.json") for tool in _json_lines(path)}
+    pairs = [
+        (
+            " ".join(message["content"] for turn in row["question"] for message in turn if message["role"] == "user"),
+            {name.rpartition(".")[2] for name in row["path"]} & names,
+        )
+        for row in _json_lines(corpora() / "bfcl/data/BFCL_v4_multi_turn_base.json")
+    ]
+    asked = replace(pool, name="scenario", questions=_questions("scenario", pairs))
+    measures = (
+        Measure("recall@10", "recall", 10),
+        Measure("recall@20", "recall", 20),
+        Measure("fit 4000", "fit", 4_000),
+    )
+    return QuestionSet("bfcl scenario", (asked,), measures, _tool_text)
+
+
 _TABLE = re.compile(r'^CREATE TABLE (?:"([^"]+)"|(\w+))')
 _FIELD = re.compile(r'^\s*(?:"([^"]+)"|(\w+))\s+\w+')
 
@@ -264,7 +285,7 @@ def _folded(text: str) -> str:
     return re.sub(r"\W+", " ", text.lower()).strip()
 
 
-SETS: tuple[Callable[[Path], QuestionSet], ...] = (metatool, bfcl, bird, faq, context_bench, memory)
+SETS: tuple[Callable[[Path], QuestionSet], ...] = (metatool, bfcl, scenario, bird, faq, context_bench, memory)
 
 
 def unit_ranking(pool: Pool, item_ids: Sequence[str]) -> list[str | None]:

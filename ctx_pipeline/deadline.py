@@ -29,7 +29,8 @@ class Deadline:
 
     def leave_out(self, what: str) -> None:
         """Note that something was left out for want of time."""
-        self._left_out.append(what)
+        if what not in self._left_out:
+            self._left_out.append(what)
 
     def finish(self) -> None:
         """Note whether the deadline was met."""

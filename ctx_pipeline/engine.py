@@ -36,6 +36,7 @@ from ctx_pipeline.stages import assemble, budget, discover, gate, rank, snapshot
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.periods import Period
+from ctx_pipeline.stages.queries import Query, plan_queries
 from ctx_pipeline.stages.sections import SECTIONS
 from ctx_pipeline.text import canonical_json, sha256_hex
 from ctx_pipeline.tokens import count_tokens
@@ -152,6 +153,11 @@ class Engine:
             return None
         return self.query_vector(text)
 
+    def _queries(self, request: ContextRequest, view: ServingView, deadline: Deadline) -> list[Query]:
+        """Return what to search for, with vectors as far as there is time to make them."""
+        texts = plan_queries(request.task)
+        return [Query(text, self._vector_in_time(text, deadline) if view.reader.rows else None) for text in texts]
+
     def assemble(self, call: Call, view: ServingView, *, seconds: dict[str, float] | None = None) -> Assembled:
         """Turn one call into a pack. `seconds` collects the wall time of each stage.
 
@@ -204,14 +210,14 @@ class Engine:
         encoding = call.profile.encoding
         _check_encoding(view, encoding)
         viewer, clock = call.viewer(), call.clock()
-        vector = self._vector_in_time(discover.query_text(request), deadline) if view.reader.rows else None
+        queries = self._queries(request, view, deadline)
         timer.done("embed")
         found = discover.serve(
             request,
             view,
             viewer=viewer,
             clock=clock,
-            vector=vector,
+            queries=queries,
             limit=policy.candidate_limit,
             tokens_of=_token_counter(encoding),
             encoding=encoding,

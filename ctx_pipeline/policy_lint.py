@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -129,6 +129,7 @@ def _findings(named: NamedPolicy, loaded: LoadedConfig | None) -> Iterator[Polic
     yield from _conflict_findings(named)
     if loaded is not None:
         yield from _missing_types(named, loaded)
+        yield from _idle_fusion(named, loaded)
         yield from _large_budgets(named, loaded)
 
 
@@ -286,6 +287,18 @@ def _missing_types(named: NamedPolicy, loaded: LoadedConfig) -> Iterator[PolicyF
         if kind not in given:
             message = f"required type {kind.value!r} is given by no source of this project"
             yield PolicyFinding("error", "type_without_source", where, message, "add a source, or require less")
+
+
+def _idle_fusion(named: NamedPolicy, loaded: LoadedConfig) -> Iterator[PolicyFinding]:
+    given = {kind for source in loaded.config.sources for kind in KINDS_OF[source.kind]}
+    places: list[tuple[tuple[str | int, ...], Iterable[ItemKind]]] = [(("fusion",), named.policy.fusion)]
+    for number, rule in enumerate(named.policy.rules):
+        places.append((("rules", number, "set", "fusion"), rule.set.fusion or ()))
+    for path, kinds in places:
+        for kind in kinds:
+            if kind not in given:
+                message = f"no source of this project gives items of kind {kind.value!r}, so this share changes nothing"
+                yield PolicyFinding("warning", "fusion_without_source", _place(named, *path, kind.value), message)
 
 
 def _large_budgets(named: NamedPolicy, loaded: LoadedConfig) -> Iterator[PolicyFinding]:

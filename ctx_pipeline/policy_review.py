@@ -148,6 +148,7 @@ def effective_values(policy: ContextPolicy, resolved: EffectivePolicy) -> list[t
     """Return every value of a case, flat and in a fixed order."""
     found: list[tuple[str, Value]] = [(f"shares.{name}", share) for name, share in resolved.shares.items()]
     found += [(f"weights.{name}", getattr(resolved.weights, name)) for name in RankWeights.model_fields]
+    found += [(f"fusion.{kind}", share) for kind, share in resolved.fusion.items()]
     found += [(f"fit.{kind}", share) for kind, share in resolved.fit.items()]
     for key in (
         "candidate_limit",

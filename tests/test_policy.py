@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from ctx_pipeline.cli import app
@@ -63,10 +64,18 @@ def test_whatever_a_new_field_says_changes_the_version():
         "fit": {"code": 0.9},
         "tools": {"candidates": 5},
         "conflicts": {"order": ("validity",)},
+        "fusion": {"tool": 0.9},
     }
     assert said.keys() == set(ADDED)
     versions = {ContextPolicy.model_validate({key: value}).policy_version for key, value in said.items()}
     assert len(versions | {ContextPolicy().policy_version}) == len(ADDED) + 1
+
+
+def test_a_rule_that_says_nothing_in_a_new_field_keeps_the_version_of_its_policy():
+    before = {"when": {"phase": "build"}, "set": {"min_relevance": 0.5}}
+    assert policy(before).policy_version == "default@1.0.0+199daed9"
+    after = {"when": {"phase": "build"}, "set": {"min_relevance": 0.5, "fusion": {"tool": 0.9}}}
+    assert policy(after).policy_version != policy(before).policy_version
 
 
 def test_the_more_specific_rule_wins_wherever_it_stands_and_the_later_one_among_equals():
@@ -93,6 +102,28 @@ def test_shares_and_weights_change_one_by_one_and_lists_as_a_whole():
     assert resolved.shares == {**ContextPolicy().shares, "history": 0.5, "tools": 0.2}
     assert resolved.weights == ContextPolicy().weights.model_copy(update={"authority": 0.0})
     assert resolved.hard_gates == ()
+
+
+def test_shares_of_meaning_change_kind_by_kind_and_every_kind_has_one():
+    found = policy(
+        {"when": {"phase": "build"}, "set": {"fusion": {"code": 0.9}}},
+        {"when": {"phase": "build", "risk": "high"}, "set": {"fusion": {"tool": 0.0}}},
+        fusion={"code": 0.2, "schema": 0.1},
+    )
+    default = resolve_policy(ContextPolicy()).fusion
+    assert default.keys() == {kind.value for kind in ItemKind}
+    assert resolve_policy(found).fusion == {**default, "code": 0.2, "schema": 0.1}
+    resolved = resolve_policy(found, phase="build", risk="high")
+    assert resolved.fusion == {**default, "code": 0.9, "schema": 0.1, "tool": 0.0}
+    assert resolved.origins == {"fusion.code": "phase=build", "fusion.tool": "phase=build risk=high"}
+
+
+@pytest.mark.parametrize("wrong", [{"tools": 0.5}, {"tool": 1.5}, {"tool": -0.1}])
+def test_a_share_of_meaning_is_of_a_known_kind_and_within_0_and_1(wrong: dict[str, float]):
+    with pytest.raises(ValidationError):
+        ContextPolicy.model_validate({"fusion": wrong})
+    with pytest.raises(ValidationError):
+        policy({"when": {"phase": "build"}, "set": {"fusion": wrong}})
 
 
 @pytest.mark.parametrize(
@@ -182,6 +213,24 @@ def refunds(count: int = 4, words: int = 60):
         for source in ("handbook", "wiki")
         for n in range(count)
     ]
+
+
+def test_a_rule_says_whether_meaning_or_words_decide(tmp_path: Path):
+    # One item has every word of the task and much else; the other only one of them, so its direction is nearer.
+    items = [
+        make_item("words", "gmv refund policy " + " ".join(f"filler{number}" for number in range(80))),
+        make_item("meaning", "gmv"),
+    ]
+    rule = '[[policy.rules]]\nwhen = {phase = "%s"}\nset = {fusion = {document = %s}}\n'
+    home = make_project(tmp_path, items, head=rule % ("plan", "1.0") + rule % ("build", "0.0"))
+    best: dict[str, str] = {}
+    with open_project(home) as project:
+        for phase in ("plan", "build"):
+            task = Task(text="gmv refund policy")
+            pack = project.assemble(ContextRequest(task=task, identity=ANA, phase=phase), at=NOW)
+            traces = [trace for trace in project.explain(pack.snapshot_id, ANA) if trace.item_id.startswith("document")]
+            best[phase] = max(traces, key=lambda trace: trace.features["relevance"]).item_id
+    assert best == {"plan": "document:handbook/meaning", "build": "document:handbook/words"}
 
 
 def test_the_rules_that_applied_are_in_pack_and_snapshot(tmp_path: Path):
@@ -409,6 +458,9 @@ def test_the_default_policy_has_nothing_wrong(load: Callable[..., Path]):
         ("[sources.documents]\nmax_budget = 30000\n", "budget_above_section", "warning"),
         ('hard_gates = ["token_budget_ok"]\n', "gate_removed", "error"),
         ('[[rules]]\nwhen = {risk = "high"}\nset = {hard_gates = []}\n', "gate_removed", "error"),
+        ("[fusion]\ntool = 0.9\n", "fusion_without_source", "warning"),
+        ("[[rules]]\nset = {fusion = {tool = 0.9}}\n", "fusion_without_source", "warning"),
+        ("[fusion]\ntools = 0.9\n", "invalid_value", "error"),
         ("[sources.handbok]\nmax_budget = 5\n", "unknown_key", "error"),
         ("min_relevence = 0.5\n", "unknown_key", "error"),
         ("min_relevance = 5\n", "invalid_value", "error"),
@@ -431,6 +483,7 @@ def test_lint_names_what_is_wrong(load: Callable[..., Path], text: str, code: st
         '[[rules]]\nset = {hard_gates = []}\n[[rules]]\nwhen = {risk = "high"}\nset = {hard_gates = '
         '["required_context_present", "sensitive_scope_ok", "token_budget_ok", "authority_order_valid"]}\n',
         'required_types = ["observation", "document"]\n[sources.handbook]\nmax_budget = 0.2\n',
+        "[fusion]\ndocument = 1\n",
     ],
 )
 def test_lint_leaves_alone_what_can_be_meant(load: Callable[..., Path], text: str):

@@ -29,6 +29,16 @@ DEFAULT_SHARES: dict[str, float] = {
 }
 """Section shares of the specification; what one section leaves, another may take."""
 
+DEFAULT_FUSION: dict[str, float] = {
+    **dict.fromkeys((kind.value for kind in ItemKind), 0.5),
+    ItemKind.TOOL.value: 0.7,
+    ItemKind.DOCUMENT.value: 0.7,
+    ItemKind.MEMORY.value: 0.4,
+    ItemKind.SCHEMA.value: 0.3,
+}
+"""Share of meaning in relevance by kind of item; the rest is words. Requests say what a tool is for in other words than
+the tool does, and name columns by their names. Chosen on one half of the questions of `bench.retrieval`."""
+
 DEFAULT_PHASES = (
     "default",
     "discover",
@@ -145,6 +155,8 @@ class PolicyChange(Contract):
     """Single ranking weights."""
     fit: dict[ItemKind, Share] | None = None
     """How well single kinds of items fit the case, 0 to 1."""
+    fusion: dict[ItemKind, Share] | None = None
+    """Shares of meaning of single kinds of items."""
     candidate_limit: Annotated[int, Field(ge=1, le=1_000)] | None = None
     """Most search hits that become candidates."""
     min_relevance: Share | None = None
@@ -266,12 +278,12 @@ def flat_conflicts(conflicts: ConflictPolicy) -> dict[str, Any]:
     return {**order, **{f"actions.{name}": action for name, action in conflicts.actions.items()}}
 
 
-ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value", "tools", "fit", "conflicts")
+ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value", "tools", "fit", "conflicts", "fusion")
 """Fields that `policy_version` counts only where they are not the default: a policy from before them keeps its
 version."""
 ADDED_WEIGHTS = ("period_fit", "cost", "conflict_risk")
 """Weights that it counts only where they are not the default."""
-ADDED_CHANGES = ("min_value", "tools", "fit", "conflicts")
+ADDED_CHANGES = ("min_value", "tools", "fit", "conflicts", "fusion")
 """Keys of a rule that it counts only where they are given."""
 
 
@@ -310,6 +322,9 @@ class ContextPolicy(Contract):
     """Kinds of items that every pack must have, besides those that the request requires."""
     order: tuple[DataSection, ...] = ()
     """Data sections in the order in which they are shown; the others follow in the usual order."""
+    fusion: dict[ItemKind, Share] = {}
+    """Share of meaning in the relevance of a kind of item: 1 is meaning alone, 0 words alone. Kinds that are not named
+    keep their default."""
     rules: tuple[PolicyRule, ...] = ()
     """Exceptions for tasks, phases, roles, models and risks."""
     sources: dict[Text, SourcePolicy] = {}

@@ -9,6 +9,7 @@ from typing import Any
 
 from ctx_pipeline.contracts.codes import GateCheck, ItemKind, Trust
 from ctx_pipeline.contracts.policy import (
+    DEFAULT_FUSION,
     ConflictPolicy,
     ContextPolicy,
     DataSection,
@@ -33,6 +34,8 @@ class EffectivePolicy:
     weights: RankWeights
     fit: Mapping[str, float]
     """How well kinds of items fit the case, where the policy says so."""
+    fusion: Mapping[str, float]
+    """Share of meaning in relevance, for every kind of item."""
     candidate_limit: int
     min_relevance: float
     min_value: float
@@ -83,6 +86,7 @@ def resolve_policy(
         weights=policy.weights.model_copy(update=_below("weights", values)) if values else policy.weights,
         tools=(policy.tools or ToolRules()).model_copy(update=_below("tools", values)),
         fit={**{kind.value: share for kind, share in policy.fit.items()}, **_below("fit", values)},
+        fusion={**DEFAULT_FUSION, **policy.fusion, **_below("fusion", values)},
         max_budgets={name: rule.max_budget for name, rule in policy.sources.items() if rule.max_budget is not None},
         conflicts=_conflicts(policy.conflicts or ConflictPolicy(), _below("conflicts", values)),
         rules=tuple(rule.label for rule in applied),

@@ -23,6 +23,7 @@ from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.expansion import add_named, named_terms
 from ctx_pipeline.stages.periods import Period, resolve, shown
+from ctx_pipeline.stages.queries import Query, search_all
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, repair_json, short_hash
 from ctx_pipeline.tools.compact import compact_tool
@@ -46,7 +47,6 @@ RIVALS_LOOKED_AT = 256
 """Rows looked at for what contradicts the hits; those that may not be named are among them."""
 MAX_RIVALS = 16
 """Rows added because they contradict a hit: those of the best hits first, of one hit those of most authority."""
-QUERY_CHARS = 2_000
 CountTokens = Callable[[str], int]
 REQUEST_SOURCE = "request"
 VECTOR, LEXICAL, DEPENDENCY, RELATED, GLOSSARY = "vector", "lexical", "dependency", "related", "glossary"
@@ -104,28 +104,24 @@ def quantised_table(vectors: Floats, rows: Sequence[Row]) -> pa.Table:
     return quantised.quantised_table(vectors, rows)
 
 
-def query_text(request: ContextRequest) -> str:
-    """Return the text that is searched for."""
-    return request.task.text[:QUERY_CHARS]
-
-
 def serve(
     request: ContextRequest,
     view: ServingView,
     *,
     viewer: Viewer,
     clock: Clock,
-    vector: Floats | None,
+    queries: Sequence[Query],
     limit: int,
     tokens_of: CountTokens,
     encoding: str,
 ) -> Discovered:
     """Find everything that might help: proactive items, search hits, their neighbours, other versions, the request.
 
-    `tokens_of` counts the tokens of a text. Order of the candidates carries no meaning.
+    `queries` are those of `plan_queries` with their vectors. `tokens_of` counts the tokens of a text. Order of the
+    candidates carries no meaning.
     """
-    named = named_terms(query_text(request), view, viewer, clock)
-    hits = view.search(query_text(request), vector, viewer=viewer, clock=clock, limit=limit)
+    named = named_terms(queries[0].text, view, viewer, clock)
+    hits = search_all(view, queries, viewer=viewer, clock=clock, limit=limit)
     found = _Finder(view, viewer, clock)
     for row in named.rows:
         found.add(row, GLOSSARY)
@@ -135,15 +131,14 @@ def serve(
     if request.messages and request.tools is None:
         for row in found.permitted(routing.called_rows(view.reader, request)):
             found.add(row, routing.REFERENCED)
-    dense = dict(zip(hits.dense_rows.tolist(), hits.dense_scores.tolist(), strict=True))
-    lexical = dict(zip(*hits.lexical, strict=True))
+    dense, lexical = hits.dense, hits.lexical
     add_named(lexical, named, view, viewer=viewer, clock=clock, limit=limit)
     for row in dense:
         found.add(row, VECTOR)
     for row in lexical:
         found.add(row, LEXICAL)
     missing = [row for row in found.by_row if row not in dense]
-    dense.update(zip(missing, view.similarity(missing, vector).tolist(), strict=True))
+    dense.update(zip(missing, hits.similarity(missing), strict=True))
     best = sorted(found.by_row, key=lambda row: (-dense[row] - (row in lexical), row))
     found.add_neighbours()
     found.add_siblings(best)

@@ -37,16 +37,8 @@ if TYPE_CHECKING:
 RANKING_VERSION = "rank-2"
 """Changes whenever the same candidates could be ordered differently; part of every snapshot."""
 
-DENSE_WEIGHT = 0.5
-"""Share of the embedding in relevance; the rest is BM25. Convex fusion of min-max scores (Bruch et al., TOIS 2023)."""
-DENSE_WEIGHTS: dict[str, float] = {
-    ItemKind.TOOL.value: 0.7,
-    ItemKind.DOCUMENT.value: 0.7,
-    ItemKind.MEMORY.value: 0.4,
-    ItemKind.SCHEMA.value: 0.3,
-}
-"""Share of the embedding for kinds that differ: requests say what a tool is for in other words than the tool does, and
-name columns by their names. Chosen on one half of the questions of `bench.retrieval`."""
+EVEN_SHARE = 0.5
+"""Share of meaning at which words and meaning weigh the same."""
 TARGET_TOKENS = 8_000
 """What a pack aims for where nobody says it."""
 _PROACTIVE = frozenset({WhenToLoad.ALWAYS.value, WhenToLoad.PREFETCH.value})
@@ -130,7 +122,7 @@ def serve(
     """
     alive = [candidate for candidate in candidates if candidate.excluded is None]
     indexed = [candidate for candidate in alive if candidate.row != REQUEST_ROW]
-    _relevance(indexed)
+    _relevance(indexed, policy.fusion)
     lift_related(indexed)
     if reranker is not None:
         rerank(indexed, request.task.text, view.reader, reranker)
@@ -160,8 +152,11 @@ def _best_first(candidate: Candidate) -> tuple[float, str, str]:
     return -candidate.score, candidate.item_id, candidate.version
 
 
-def _relevance(candidates: Sequence[Candidate]) -> None:
-    """Fuse meaning and words into 0 to 1; a neighbour inherits a share of what led to it."""
+def _relevance(candidates: Sequence[Candidate], fusion: Mapping[str, float]) -> None:
+    """Fuse meaning and words into 0 to 1; a neighbour inherits a share of what led to it.
+
+    Convex fusion of min-max scores (Bruch et al., TOIS 2023); `fusion` is the share of meaning by kind.
+    """
     hits = [c for c in candidates if VECTOR in c.discovered_by or LEXICAL in c.discovered_by]
     top_dense = max((candidate.dense for candidate in hits), default=0.0)
     low_dense = min((candidate.dense for candidate in hits), default=0.0)
@@ -172,7 +167,7 @@ def _relevance(candidates: Sequence[Candidate]) -> None:
         dense = (candidate.dense - low_dense) / span if span > 1e-6 else float(candidate.dense > 0)
         dense = min(1.0, max(0.0, dense))
         words = candidate.lexical / top_lexical if top_lexical > 0 else 0.0
-        share = DENSE_WEIGHTS.get(candidate.kind, DENSE_WEIGHT)
+        share = fusion[candidate.kind]
         value = share * dense + (1 - share) * words
         candidate.signal = max(dense, words)
         candidate.features["relevance"] = value
@@ -210,7 +205,7 @@ def _cut_low_rank(candidates: Sequence[Candidate], policy: EffectivePolicy) -> N
         if candidate.when_to_load in _PROACTIVE or routing.REFERENCED in candidate.discovered_by:
             continue
         relevance = candidate.features["relevance"]
-        least = floor * min(1.0, DENSE_WEIGHTS.get(candidate.kind, DENSE_WEIGHT) / DENSE_WEIGHT)
+        least = floor * min(1.0, policy.fusion[candidate.kind] / EVEN_SHARE)
         if candidate.when_to_load == _ON_REQUEST:
             candidate.excluded = Exclusion.LOW_RANK
             candidate.counterfactual = "loads only on request: expand it by id"
