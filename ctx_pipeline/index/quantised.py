@@ -1,7 +1,9 @@
 """Small copies of the vectors, one byte a number, which a search reads instead of all vectors.
 
 A small copy is wrong by no more than a bound that the build measures. A search takes every row that could be among the
-best within that bound, mostly a few hundred, and scores these with their vectors: its answer is the exact one.
+best within that bound and scores these with their vectors: its answer is the exact one. For 64 of 25,000 texts in the
+default model's vectors it scores 420 (median) to 1,940; one bit a number instead would need more than 4,000 to miss
+less than 1 in 200, without saying which.
 
 Rows lie by tenant and label, so that what a viewer may see is a few runs that are read from front to end.
 """
@@ -36,7 +38,6 @@ LEAST_RUN = 64
 """Shorter runs are gathered: a call for each costs more."""
 GAP_ROWS: Final = 4
 """Rows in between that are scanned rather than let a run end; a gathered row costs three scanned ones."""
-
 DOT_ROWS = 512
 """Rows multiplied at a time: 0.8 MB of 384 numbers each."""
 

@@ -331,8 +331,8 @@ class ArtifactReader:
 
 
 @cache
-def _beside() -> ThreadPoolExecutor:
-    """Return the threads on which words are searched beside meaning."""
+def _beside(_process: int) -> ThreadPoolExecutor:
+    """Return the threads on which a process searches words beside meaning; a fork inherits none that run."""
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="ctx-words")
 
 
@@ -382,12 +382,14 @@ class ServingView:
                 supersede_chain(self.state, versions.start, versions.stop)
 
     def guarded(self, guard: PolicyGuard) -> ServingView:
-        """Return this view for one operation, in which a policy service is asked once for each viewer."""
+        """Return this view for one operation, in which a policy service is asked once for each viewer.
+
+        What time says of the rows is the same for every operation, and shared.
+        """
         view = copy.copy(self)
         view._guard = guard
         view._decisions = {}
         view._permissions, view._slices = OrderedDict(), OrderedDict()
-        view._timed, view._label_rows = self._timed.copy(), self._label_rows.copy()
         view._lock = threading.Lock()
         return view
 
@@ -440,7 +442,9 @@ class ServingView:
             current=clock.as_of is None,
             limit=limit,
         )
-        words = _beside().submit(find_words) if seen.plan is not None and seen.plan.size >= BESIDE_ROWS else None
+        words = (
+            _beside(os.getpid()).submit(find_words) if seen.plan is not None and seen.plan.size >= BESIDE_ROWS else None
+        )
         rows, scores = self._dense(vector, seen, first, limit)
         lexical = find_words() if words is None else words.result()
         kept = [
