@@ -15,11 +15,13 @@ from tests.artifacts import ANA, NOW, make_item, make_project, open_project
 ENGLISH = (
     "Hello there! Compare the revenue of the north region with the budget of this year. Find out which suppliers "
     "delivered late in October! Then draft a letter to the three slowest of them (keep it polite). Should the contract "
-    "clause on penalties be quoted in it? Version 2.5 of the template applies. Thank you very much in advance!"
+    "clause on penalties be quoted in it? Version 2.5 of the template applies, with our new address and the number of "
+    "our buying desk in the footer. Thank you very much in advance!"
 )
 CHINESE = (
     "您好！请对比华北地区今年的营业收入和预算。十月份有哪些供应商交货延迟了？请给其中最慢的三家起草一封催货信；"
-    "信里要不要引用合同里的违约金条款？这次使用二点五版的模板，附件请按采购订单编号排序。非常感谢您！"
+    "信里要不要引用合同里的违约金条款？这次使用二点五版的模板，附件请按采购订单编号排序，并在页脚写上我们新的办公地址、"
+    "联系电话和采购部的值班时间。非常感谢您！"
 )
 
 
@@ -42,7 +44,7 @@ def test_a_long_english_task_is_also_searched_by_sentence_without_greetings_and_
         "Find out which suppliers delivered late in October!",
         "Then draft a letter to the three slowest of them (keep it polite).",
         "Should the contract clause on penalties be quoted in it?",
-        "Version 2.5 of the template applies.",
+        "Version 2.5 of the template applies, with our new address and the number of our buying desk in the footer.",
     )
 
 
@@ -53,7 +55,7 @@ def test_a_long_chinese_task_is_also_searched_by_sentence_without_greetings_and_
         "十月份有哪些供应商交货延迟了？",
         "请给其中最慢的三家起草一封催货信；",
         "信里要不要引用合同里的违约金条款？",
-        "这次使用二点五版的模板，附件请按采购订单编号排序。",
+        "这次使用二点五版的模板，附件请按采购订单编号排序，并在页脚写上我们新的办公地址、联系电话和采购部的值班时间。",
     )
 
 
