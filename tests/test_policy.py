@@ -59,6 +59,7 @@ def test_whatever_a_new_field_says_changes_the_version():
         "order": ("evidence",),
         "rules": ({"when": {"risk": "high"}},),
         "sources": {"web": {"max_budget": 0.1}},
+        "tools": {"candidates": 8},
     }
     assert said.keys() == set(ADDED)
     versions = {ContextPolicy.model_validate({key: value}).policy_version for key, value in said.items()}
