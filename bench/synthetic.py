@@ -95,7 +95,7 @@ def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 
     staging.write("ranked", rank.batch(rows, facts))
     blocks = transform.batch(items)
     tools = [items[at] for at in routing.tool_places(rows)]
-    staging.write("tools", routing.batch(rows, tools, {}, ENCODINGS[0], count_many))
+    staging.write("tools", routing.batch(rows, tools, {}, {}, ENCODINGS[0], count_many))
     staging.write("transformed", blocks)
     staging.write("budgeted", budget.batch(blocks, ENCODINGS, count_many))
     return assemble.batch(

@@ -194,6 +194,8 @@ class SourceConfig(Section):
     document counts once, an empty source always asks, and 1 never does."""
     allow_private: bool = False
     """Web sources: also read pages of private, loopback and carrier-grade addresses, and of any port."""
+    phases: tuple[Name, ...] = ()
+    """Tools sources: phases in which tools that declare none are shown. Empty: every phase."""
 
     @model_validator(mode="after")
     def _somewhere(self) -> SourceConfig:

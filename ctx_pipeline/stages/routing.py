@@ -39,10 +39,14 @@ def batch(
     rows: Sequence[Row],
     items: Sequence[ContextItem],
     patches: Mapping[ItemKey, Patch],
+    phases: Mapping[str, tuple[str, ...]],
     encoding: str,
     count_many: CountMany,
 ) -> pa.Table:
-    """Return what is known of each tool beside its text (`catalogue_table`); `items` are those of `tool_places`."""
+    """Return what is known of each tool beside its text (`catalogue_table`).
+
+    `items` are those of `tool_places`; `phases` are those of sources whose tools may declare none.
+    """
     newest = {row.key: at for at, row in enumerate(rows)}
     tools = [
         CatalogueTool(
@@ -51,6 +55,7 @@ def batch(
             title=rows[at].title,
             tenant=rows[at].tenant,
             source=rows[at].source,
+            phases=phases.get(rows[at].source, ()),
             content=item.content or "{}",
             live=newest[rows[at].key] == at and not _is_withdrawn(rows[at], patches),
         )

@@ -97,7 +97,8 @@ def test_a_tool_that_destroys_shows_where_it_is_asked_for_or_much_is_at_stake(
         ("tools = {candidates = 1}", {"delete_store"}),
         ("tools = {candidates = 0}", set[str]()),
         (
-            'tools = {max_risk = "low"}\n[[policy.rules]]\nwhen = {phase = "build"}\nset = {tools = {max_risk = "high"}}',
+            'tools = {max_risk = "low"}\n'
+            '[[policy.rules]]\nwhen = {phase = "build"}\nset = {tools = {max_risk = "high"}}',
             {"delete_store", "list_refunds"},
         ),
     ],
