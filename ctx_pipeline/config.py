@@ -201,6 +201,8 @@ class SourceConfig(Section):
     def _somewhere(self) -> SourceConfig:
         if self.path is None and self.url is None and self.kind is not SourceKind.SESSION_HISTORY:
             raise ValueError("a source needs a path, or a url where its kind reads one")
+        if self.phases and self.kind is not SourceKind.TOOLS:
+            raise ValueError("phases belong to a source of kind 'tools'")
         return self
 
 

@@ -169,7 +169,8 @@ class ArtifactReader:
             else vectors.values.to_numpy(zero_copy_only=True).reshape(-1, dim)
         )
         self._strings: dict[str, Any] = {name: _column(found, name) for name in STRINGS}
-        self.tools = tool_rows(tables["tools"])
+        self.tool_table = tables["tools"]
+        self.tools = tool_rows(self.tool_table)
         self.tool_rows_by_name = rows_by_name(self.tools)
         blocks = tables["transformed"]
         self._blocks: dict[Rendition, Any] = {level: _column(blocks, level.value) for level in Rendition}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import log, sqrt
 
-from ctx_pipeline.tools.words import content_words, same_name, verb_of
+from ctx_pipeline.tools.words import VERBS, content_words, same_name, verb_of
 
 OVERLAP = 0.7
 """Likeness, 0 to 1, from which two tools count as doing the same. Chosen on the 117 tools of one server, of which some
@@ -21,11 +21,12 @@ OTHER_VERB = 0.8
 OTHER_READING = 0.9
 """The same where both only read."""
 _READING = frozenset({"get", "list", "search"})
-COMMON_SHARE = 0.2
-"""A word in more of the tools than this leads to no pair by itself."""
-COMMON_LEAST = 25
+COMMON = 40
+"""In a large catalogue, what more tools than this have in common leads to no pair by itself."""
 ALL_PAIRS = 150
 """Tools of which every pair is compared; that takes a tenth of a second."""
+HOPELESS = 0.2
+"""Below this descriptions have nothing in common, even where one of them only begins like the other."""
 SAME_TEXT = 0.97
 """Descriptions that are this alike are the same, whatever the names say."""
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
@@ -60,9 +61,11 @@ def overlaps(tools: Sequence[OverlapText]) -> list[Overlap]:
     verbs = [verb_of(tool.name, tool.description) for tool in tools]
     found: list[Overlap] = []
     for first, second in _pairs(tools, names, texts):
-        by_text = max(
-            _cosine(text_vectors[first], text_vectors[second]), 0.95 * _cosine(openings[first], openings[second])
-        )
+        whole = _cosine(text_vectors[first], text_vectors[second])
+        # Most pairs end here: what follows cannot lift them to `OVERLAP`.
+        if whole < HOPELESS:
+            continue
+        by_text = max(whole, 0.95 * _cosine(openings[first], openings[second]))
         by_name = _cosine(name_vectors[first], name_vectors[second])
         likeness = _likeness(by_name, by_text, tools[first], tools[second])
         if by_text < SAME_TEXT:
@@ -146,11 +149,11 @@ def _pairs(
         for word in names[at].keys() | texts[at].keys():
             holders[word].append(at)
         holders["\t" + " ".join(tool.description.split())].append(at)
-    most = max(COMMON_LEAST, int(COMMON_SHARE * len(tools)))
+        holders["\n" + " ".join(sorted(names[at].keys() - VERBS))].append(at)
     pairs = {
         (first, second)
         for held in holders.values()
-        if len(held) <= most
+        if len(held) <= COMMON
         for place, first in enumerate(held)
         for second in held[place + 1 :]
     }

@@ -151,7 +151,7 @@ def name_words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(unicodedata.normalize("NFKC", name)))
 
 
-VERBS = ("get", "list", "search", "create", "update", "delete", "send", "run", "stop", "merge")
+VERBS = frozenset({"get", "list", "search", "create", "update", "delete", "send", "run", "stop", "merge"})
 """Forms of `SYNONYMS` that say what is done."""
 
 

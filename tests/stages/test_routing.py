@@ -162,6 +162,24 @@ def test_of_tools_that_say_the_same_the_one_of_highest_authority_is_shown(tmp_pa
     assert "tool:b/pay" in (traces["tool:a/pay"].counterfactual or "")
 
 
+def test_what_is_known_of_tools_is_told_to_those_who_may_see_them(home: Path):
+    with open_project(home) as project:
+        found = {item.tool_id: item for item in project.tools(identity=ANA, at=NOW)}
+        assert {name: item.risk_level for name, item in found.items()} == {
+            "tool:shop/delete_store": "high",
+            "tool:shop/list_refunds": "low",
+            "tool:shop/release_prices": "medium",
+        }
+        assert (found["tool:shop/release_prices"].phase, found["tool:shop/list_refunds"].server) == (("ship",), "shop")
+        assert project.tools(identity=ANA.model_copy(update={"tenant": "globex"}), at=NOW) == ()
+
+
+def test_a_source_says_when_tools_show_that_say_nothing_themselves(tmp_path: Path):
+    home = make_project(tmp_path, [REPORT], {"shop": {"kind": "tools", "phases": ["ship"]}})
+    assert shown(assembled(home, phase="ship")[0]).keys() == {"list_refunds"}
+    assert shown(assembled(home, phase="build")[0]) == {}
+
+
 def small(tokens: int) -> Any:
     return model_profile("gpt-5").model_copy(update={"tool_schema_budget": tokens})
 

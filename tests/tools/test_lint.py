@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from ctx_pipeline import tools
+from ctx_pipeline.tools.findings import CODES
 
 LIST: dict[str, Any] = {
     "name": "list_orders",
@@ -83,6 +85,8 @@ def test_sound_tools_have_no_finding():
         ("no_return_semantics", says("Mark the orders of a shop as read")),
         ("vague_name", named("process_data")),
         ("vague_name", named("tool1")),
+        ("vague_name", named("update")),
+        ("name_contradicts_description", hints(title="Delete orders")),
         ("vague_name", named("处理")),
         ("invalid_name", named("list orders!")),
         ("invalid_name", named("a" * 65)),
@@ -192,10 +196,25 @@ def test_every_dialect_is_looked_at_the_same_way():
     assert [finding.code for finding in tools.lint([1, "a"])] == ["invalid_definition"] * 2
 
 
+def test_the_guide_lists_every_code_under_its_severity():
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "look-after-tools.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (error|warn|info): [^|]+ \| ([^|]+) \|", text, re.MULTILINE))
+    listed = {code: severity for severity, cell in rows.items() for code in re.findall(r"`(\w+)`", cell)}
+    assert listed == {code: severity for code, (severity, _) in CODES.items()}
+
+
 def test_a_real_catalogue_of_117_tools_has_no_error_and_few_warnings(corpora: Path):
     paths = sorted((corpora / "github_mcp_tools" / "snaps").iterdir())
     found = tools.lint(json.loads(path.read_text(encoding="utf-8")) for path in paths)
     counts = Counter(finding.severity for finding in found)
     assert counts["error"] == 0
     assert counts["warn"] <= 8
-    assert counts["info"] <= 117
+    assert counts["info"] <= 50
+
+
+def test_tools_that_do_not_say_what_they_return_are_one_finding_where_hardly_any_does():
+    silent = [
+        {**LIST, "name": f"list_{name}", "description": f"List the {name} of a shop"} for name in ("cats", "dogs")
+    ]
+    found = [finding for finding in tools.lint(silent) if finding.code == "no_return_semantics"]
+    assert [(finding.tool, finding.others) for finding in found] == [("list_cats", ("list_dogs",))]
