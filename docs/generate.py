@@ -350,7 +350,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Policy, model and build",
         "What packs are made by, and what a build reports.",
         (
-            *("ContextPolicy", "RankWeights", "PolicyRule", "PolicyCase", "PolicyChange", "WeightChange"),
+            *("ContextPolicy", "RankWeights", "PolicyRule", "PolicyCase", "PolicyChange", "WeightChange", "ToolRules"),
             *("SourcePolicy", "SourceScope", "ModelProfile"),
             *("BuildReport", "IndexPin", "SourceReport", "SourceFile", "FileError"),
         ),

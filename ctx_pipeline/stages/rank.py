@@ -122,11 +122,11 @@ def serve(
             candidate.score = 1.0
     alive.sort(key=lambda candidate: (-candidate.score, candidate.item_id, candidate.version))
     _layer_instructions(indexed, request)
-    routing.serve(indexed, view.reader.tools, policy, request)
+    routing.prefer_offered(indexed, request)
     _fold_duplicates(indexed)
     conflicts = _resolve_conflicts([c for c in alive if c.excluded is None], view.reader)
     _cut_low_rank(indexed, policy)
-    routing.settle(alive, view.reader.tools, policy)
+    routing.serve(alive, view.reader.tools, policy, request)
     excluded = [candidate for candidate in candidates if candidate.excluded is not None]
     excluded.sort(key=lambda candidate: (candidate.item_id, candidate.version))
     return Ranked([*(c for c in alive if c.excluded is None), *excluded], conflicts)

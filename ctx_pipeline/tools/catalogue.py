@@ -114,7 +114,7 @@ def tool_items(table: pa.Table) -> list[tuple[int, ToolContextItem]]:
                 tool_id=entry["item_id"],
                 description_tokens=entry["description_tokens"],
                 schema_tokens=entry["schema_tokens"],
-                risk_level=RISKS[entry["risk"]],
+                risk_level=RISKS[int(entry["risk"])],
                 phase=tuple(entry["phases"]),
                 semantic_overlap_group=entry["overlap_group"],
                 server=entry["server"],

@@ -35,7 +35,8 @@ class ToolDefinition(ImportedContract):
     @property
     def declared(self) -> dict[str, Any]:
         """What of `_meta` counts: `server`, and the `phases` in which the tool is offered."""
-        meta = cast("dict[str, Any]", self.meta) if isinstance(self.meta, dict) else {}
+        said: Any = self.meta
+        meta = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
         found: dict[str, Any] = {}
         server = _server_name(meta.get("server")) or _server_name(self.server)
         if server:

@@ -84,7 +84,7 @@ def test_a_tool_that_destroys_shows_where_it_is_asked_for_or_much_is_at_stake(
     assert ("delete_store" in shown(pack)) is is_shown
     if not is_shown:
         assert trace.excluded_reason is Exclusion.NOT_ROUTED
-        assert "relevance above 0.70" in (trace.counterfactual or "")
+        assert "relevance, or tools.max_risk" in (trace.counterfactual or "")
         assert "tools.max_risk 'high'" in (trace.counterfactual or "")
 
 
