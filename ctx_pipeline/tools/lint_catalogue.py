@@ -66,6 +66,7 @@ def _overlap_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
     texts = [
         OverlapText(tool.name, tool.description, tuple(properties_of(tool.definition.input_schema))) for tool in tools
     ]
+    alike: dict[int, list[LintTool]] = defaultdict(list)
     for pair in overlaps(texts):
         first, second = tools[pair.first], tools[pair.second]
         if first.name == second.name:
@@ -73,10 +74,14 @@ def _overlap_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
         if _flat(first.description) == _flat(second.description):
             message = "two tools have the same description"
             yield first.finding("same_description", message, at="description", others=others_of(first, [second]))
+        elif pair.likeness >= ALIKE:
+            message = f"two tools say nearly the same ({pair.likeness:.2f} of 1)"
+            yield first.finding("overlap", message, others=others_of(first, [second]), severity="warn")
         else:
-            severity = "warn" if pair.likeness >= ALIKE else "info"
-            message = f"two tools say much the same ({pair.likeness:.2f} of 1)"
-            yield first.finding("overlap", message, others=others_of(first, [second]), severity=severity)
+            alike[pair.first].append(second)
+    for at, others in alike.items():
+        message = f"{len(others) + 1} tools say much the same"
+        yield tools[at].finding("overlap", message, others=others_of(tools[at], others))
 
 
 def _flat(text: str) -> str:

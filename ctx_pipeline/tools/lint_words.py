@@ -9,9 +9,9 @@ from typing import Any
 from ctx_pipeline.tools.findings import LintTool, ToolFinding, others_of
 from ctx_pipeline.tools.traits import returns_of
 from ctx_pipeline.tools.words import (
+    AMBIGUOUS,
     DESTROYING,
     DESTROYING_ZH,
-    NOUNS,
     READING,
     READING_ZH,
     WRITING,
@@ -152,9 +152,9 @@ def _does(tool: LintTool) -> str | None:
         return "destroy"
     if first in DESTROYING or opening.startswith(DESTROYING_ZH):
         return "destroy"
-    if (words and words[0] in WRITING - NOUNS) or tool.name.startswith(WRITING_ZH):
+    if (words and words[0] in WRITING - AMBIGUOUS) or tool.name.startswith(WRITING_ZH):
         return "write"
     if (words and words[0] in READING) or tool.name.startswith(READING_ZH):
         # What a name calls reading and a description calls writing is not known to be either.
-        return None if first in WRITING - NOUNS else "read"
-    return "write" if first in WRITING - NOUNS or opening.startswith(WRITING_ZH) else None
+        return None if first in WRITING - AMBIGUOUS else "read"
+    return "write" if first in WRITING - AMBIGUOUS or opening.startswith(WRITING_ZH) else None

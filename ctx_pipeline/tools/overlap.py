@@ -27,6 +27,8 @@ ALL_PAIRS = 150
 """Tools of which every pair is compared; that takes a tenth of a second."""
 HOPELESS = 0.2
 """Below this descriptions have nothing in common, even where one of them only begins like the other."""
+SHARED_BY = 2
+"""A sentence in more descriptions than this tells no tool from another."""
 SAME_TEXT = 0.97
 """Descriptions that are this alike are the same, whatever the names say."""
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
@@ -53,11 +55,12 @@ class Overlap:
 def overlaps(tools: Sequence[OverlapText]) -> list[Overlap]:
     """Return the pairs of tools that are at least `OVERLAP` alike, the first places first."""
     names = [Counter(content_words(tool.name)) for tool in tools]
-    texts = [Counter(content_words(tool.description)) for tool in tools]
+    said = _without_boilerplate([tool.description for tool in tools])
+    texts = [Counter(content_words(text)) for text in said]
     weights = _weights([name | text for name, text in zip(names, texts, strict=True)])
     name_vectors = [_vector(words, weights) for words in names]
     text_vectors = [_vector(words, weights) for words in texts]
-    openings = [_vector(Counter(content_words(_opening(tool.description))), weights) for tool in tools]
+    openings = [_vector(Counter(content_words(_opening(text))), weights) for text in said]
     verbs = [verb_of(tool.name, tool.description) for tool in tools]
     found: list[Overlap] = []
     for first, second in _pairs(tools, names, texts):
@@ -106,6 +109,16 @@ def _verb_share(first: str | None, second: str | None) -> float:
     if first is None or second is None or first == second:
         return 1.0
     return OTHER_READING if {first, second} <= _READING else OTHER_VERB
+
+
+def _without_boilerplate(descriptions: Sequence[str]) -> list[str]:
+    """Return descriptions without the sentences that several tools share; one that has no other keeps them."""
+    sentences = [
+        [part for sentence in _SENTENCE_END.split(text) if (part := sentence.strip())] for text in descriptions
+    ]
+    holders = Counter(part for parts in sentences for part in set(parts))
+    rare = [". ".join(part for part in parts if holders[part] <= SHARED_BY) for parts in sentences]
+    return [own or text for own, text in zip(rare, descriptions, strict=True)]
 
 
 def _opening(description: str) -> str:

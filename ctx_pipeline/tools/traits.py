@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from ctx_pipeline.tools.words import (
+    AMBIGUOUS,
     DESTROYING,
     DESTROYING_ZH,
-    NOUNS,
     READING,
     READING_ZH,
     WRITING,
@@ -43,7 +43,8 @@ def risk_of(name: str, description: str, annotations: Mapping[str, Any]) -> str:
     if annotations.get("destructiveHint") is True or named == 2:
         return RISKS[2]
     if annotations.get("readOnlyHint") is True:
-        return RISKS[1 if named == 1 else 0]
+        first = next(iter(name_words(name)), "")
+        return RISKS[1 if first in WRITING - AMBIGUOUS else 0]
     if annotations.get("readOnlyHint") is False:
         return RISKS[1]
     known = said if named is None else named
@@ -53,11 +54,11 @@ def risk_of(name: str, description: str, annotations: Mapping[str, Any]) -> str:
 def _verb_risk(words: Sequence[str], text: str) -> int | None:
     """Return the risk of the verbs in some words: one that destroys, else the first word, else one that reads.
 
-    A noun that is also a verb (`order`, `comment`) counts only where no other word says what is done.
+    What may be a noun or only read (`order`, `run`) counts only where no other word says what is done.
     """
     if any(word in DESTROYING for word in words) or any(verb in text for verb in DESTROYING_ZH):
         return 2
-    if words and words[0] in WRITING - NOUNS:
+    if words and words[0] in WRITING - AMBIGUOUS:
         return 1
     if any(word in READING for word in words):
         return 0

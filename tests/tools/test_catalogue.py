@@ -89,6 +89,8 @@ def test_the_contract_of_a_tool_says_what_the_catalogue_knows():
         ("delete_file", "", {"readOnlyHint": True}, "high"),
         ("set_title", "", {"readOnlyHint": True}, "medium"),
         ("look", "", {"destructiveHint": True}, "high"),
+        ("run_sql", "Run a query", {"readOnlyHint": True}, "low"),
+        ("run_sql", "Run a query", {}, "medium"),
         ("查询订单", "", {}, "low"),
         ("订单", "删除订单", {}, "high"),
         ("创建订单", "", {}, "medium"),

@@ -70,6 +70,13 @@ def test_sound_tools_have_no_finding():
     assert tools.lint(SOUND) == ()
 
 
+@pytest.mark.parametrize("name", ["run_report", "explain_change", "order_list", "查询订单"])
+def test_a_verb_that_may_only_read_contradicts_no_hint(name: str):
+    words = "Compare two reports of a shop. Returns the lines that differ."
+    found = {finding.code for finding in tools.lint([{**LIST, "name": name, "description": words}])}
+    assert found <= {"invalid_name"}
+
+
 @pytest.mark.parametrize(
     ("code", "change"),
     [
