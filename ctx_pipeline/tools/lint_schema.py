@@ -41,8 +41,8 @@ _LISTED = re.compile(
     rf"|取值|可选|枚举|之一|为)"
     rf"[^.。]{{0,40}}?{_QUOTED}(?:{_JOINED}{_QUOTED})+"
     rf"|(?:one of|options(?: are)?|(?:allowed|valid|possible|supported|accepted) values(?: are)?|取值为?|可选值为?"
-    rf"|枚举值?)\s*[:：]?\s*"
-    rf"[\[({{（]?\w[\w-]*(?:\s*[,/|、，]\s*(?:or\s+|and\s+)?\w[\w-]*)+"
+    rf"|枚举值?|enum\s*(?=:))\s*[:：]?\s*"
+    rf"[\[({{（]?\w[\w-]*(?:\s*(?:[,/|、，]|或)\s*(?:or\s+|and\s+)?\w[\w-]*)+"
     rf"|\((?:one of )?(?!e\.g|i\.e|such|like|for\b)\w[\w-]*(?:\s*[,|]\s*\w[\w-]*)+(?:\s*,?\s+(?:or|and)\s+\w+)?\)"
     rf"|^\W*\w[\w-]*(?:\s*\|\s*\w[\w-]*)+\W*$|\bvalues?\s*[:：]\s*\w[\w-]*(?:\s*[,/|、，]\s*\w[\w-]*)+"
     rf"|\beither\s+\w+\s+or\s+\w+\s*(?:$|[.)])",

@@ -29,7 +29,7 @@ LONG_CHARS = 600
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VAGUE_WORDS = words_of(
-    """do run execute exec process handle handler tool tools function func fn helper helpers misc data action
+    """do doit run execute exec process handle handler tool tools function func fn helper helpers misc data action
     util utils utility manage manager thing things stuff test tests foo bar baz get set go main call caller query api
     new temp tmp my item object info perform operation operations op task work it generic common custom default
     method command cmd make use input output value general service invoke request response x y z a b c"""
