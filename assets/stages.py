@@ -98,7 +98,8 @@ STAGES = (
         code_version=_RENDITIONS,
         description=(
             "Renders every item version in full, in compact form and as a pointer. Transform hands out the "
-            "rendition that the budget chose, byte for byte, so an item is shortened before it is left out."
+            "rendition that the budget chose, byte for byte, so an item is shortened before it is left out. Of each "
+            "tool it also writes risk, phases, server and the name that models know it by, which routing reads."
         ),
     ),
     Stage(

@@ -41,7 +41,16 @@ WAYS_IN = {
 }
 """By exclusion code, for traces that name no counterfactual of their own."""
 
-MOST_TELLING = ("conflict_lost", "superseded", "expired", "not_yet_valid", "stale", "over_budget", "gate_removed")
+MOST_TELLING = (
+    "conflict_lost",
+    "superseded",
+    "expired",
+    "not_yet_valid",
+    "stale",
+    "over_budget",
+    "gate_removed",
+    "not_routed",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +226,7 @@ def _shown(pack: ContextPack, traces: dict[tuple[str, str], ContextDecisionTrace
             "tools",
             tool.item_id,
             short(tool.version),
-            "schema",
+            "schema" if tool.rendition.value == "full" else f"{tool.rendition.value} schema",
             number(tool.tokens),
             why_in(traces.get((tool.item_id, tool.version))),
         )

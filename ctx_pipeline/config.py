@@ -194,11 +194,15 @@ class SourceConfig(Section):
     document counts once, an empty source always asks, and 1 never does."""
     allow_private: bool = False
     """Web sources: also read pages of private, loopback and carrier-grade addresses, and of any port."""
+    phases: tuple[Name, ...] = ()
+    """Tools sources: phases in which tools that declare none are shown. Empty: every phase."""
 
     @model_validator(mode="after")
     def _somewhere(self) -> SourceConfig:
         if self.path is None and self.url is None and self.kind is not SourceKind.SESSION_HISTORY:
             raise ValueError("a source needs a path, or a url where its kind reads one")
+        if self.phases and self.kind is not SourceKind.TOOLS:
+            raise ValueError("phases belong to a source of kind 'tools'")
         return self
 
 

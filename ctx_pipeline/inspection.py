@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctx_pipeline.contracts import Exclusion, PackItem, Rendition
+from ctx_pipeline.contracts import Exclusion, PackItem, Rendition, ToolContextItem
 from ctx_pipeline.errors import NotFound
 from ctx_pipeline.index.reader import ServingView
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages.codebook import KINDS
 from ctx_pipeline.text import sha256_hex
+from ctx_pipeline.tools.catalogue import tool_items
 
 if TYPE_CHECKING:
     from ctx_pipeline.ledger import RecallNotice
@@ -168,3 +169,10 @@ def inspect_items(
         )
         for row in rows
     )
+
+
+def inspect_tools(view: ServingView, viewer: Viewer, clock: Clock) -> tuple[ToolContextItem, ...]:
+    """Return what the catalogue knows of the tools that a viewer can see, by item id."""
+    known = tool_items(view.reader.tool_table)
+    codes = view.codes(np.fromiter((row for row, _ in known), np.intp), viewer, clock).tolist()
+    return tuple(item for (_, item), code in zip(known, codes, strict=True) if code == 0)

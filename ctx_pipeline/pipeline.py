@@ -293,6 +293,7 @@ class Pipeline:
             "encodings": list(self.config.engine.encodings),
             "rendition": RENDITION_VERSION,
             "claims": CLAIMS_VERSION,
+            **({"phases": phases} if (phases := self._phases()) else {}),
             "grants": [asdict(label) for label in self._source_labels().values()],
         }
         sequence, head = self.store.head()
@@ -304,6 +305,10 @@ class Pipeline:
             dim=self.embedder.dim,
             settings=short_hash(canonical_json(settings), 16),
         )
+
+    def _phases(self) -> dict[str, tuple[str, ...]]:
+        """Return the phases of the sources of tools that name some."""
+        return {source.name: source.phases for source in self.config.sources if source.phases}
 
     def published_generation(self) -> Generation | None:
         """Return what the published artifact is made from; None when nothing is published."""
@@ -401,7 +406,9 @@ class Pipeline:
         if not build.has("transformed", "tools"):
             blocks = build.derived("transformed", RENDITION_VERSION, lambda rows: transform.batch(build.items(rows)))
             items = build.items(routing.tool_places(build.rows))
-            tools = routing.batch(build.rows, items, build.patches, self.config.engine.encodings[0], count_many)
+            tools = routing.batch(
+                build.rows, items, build.patches, self._phases(), self.config.engine.encodings[0], count_many
+            )
             build.staging.write("tools", tools)
             build.staging.write("transformed", routing.with_shown_names(blocks, tools))
         return build.result("transformed", {})

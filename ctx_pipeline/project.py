@@ -22,6 +22,7 @@ from ctx_pipeline.contracts import (
     PackItem,
     Rendition,
     SnapshotDiff,
+    ToolContextItem,
 )
 from ctx_pipeline.engine import Call, Engine, GateRefusal
 from ctx_pipeline.errors import InvalidRequest, NotPermitted
@@ -33,6 +34,7 @@ from ctx_pipeline.inspection import (
     inspect_expand,
     inspect_items,
     inspect_recalls,
+    inspect_tools,
     inspect_why_not,
 )
 from ctx_pipeline.pipeline import open_ledger
@@ -266,6 +268,13 @@ class ContextProject:
             encoding=self._encoding,
             shown=shown_counts(Layout(self.home).derived, self.ledger, viewer.tenant),
         )
+
+    def tools(
+        self, *, identity: Identity | None = None, at: datetime | None = None, as_of: datetime | None = None
+    ) -> tuple[ToolContextItem, ...]:
+        """List what is known of the tools that this identity can see beside their text, by item id."""
+        viewer, clock = self._looking(identity, at, as_of)
+        return inspect_tools(self.index.view(), viewer, clock)
 
     def history(self, item_id: str, *, identity: Identity | None = None) -> tuple[LifecycleEvent, ...]:
         """Return the life of an item, all versions that this identity may know of, in order.

@@ -217,7 +217,8 @@ class ArtifactReader:
         self._rows_when: dict[tuple[str, int], Rows] = {}
         self.quantised = Quantised(tables["quantised"], dim)
         self._strings = {name: Texts(found, name) for name in STRINGS}
-        self.tools = tool_rows(tables["tools"])
+        self.tool_table = tables["tools"]
+        self.tools = tool_rows(self.tool_table)
         self.tool_rows_by_name = rows_by_name(self.tools)
         blocks = tables["transformed"]
         self._blocks = {level: Texts(blocks, level.value) for level in Rendition}

@@ -134,7 +134,7 @@ def serve(
             candidate.score = 1.0
     alive.sort(key=_best_first)
     _layer_instructions(indexed, request)
-    routing.serve(indexed, view.reader.tools, policy, request)
+    routing.prefer_offered(indexed, request)
     fold_duplicates(indexed)
     fold_near_duplicates(indexed, view.reader)
     left = [c for c in alive if c.excluded is None]
@@ -142,7 +142,7 @@ def serve(
     if conflicts:
         alive.sort(key=_best_first)
     _cut_low_rank(indexed, policy)
-    routing.settle(alive, view.reader.tools, policy)
+    routing.serve(alive, view.reader.tools, policy, request)
     excluded = [candidate for candidate in candidates if candidate.excluded is not None]
     excluded.sort(key=lambda candidate: (candidate.item_id, candidate.version))
     return Ranked([*(c for c in alive if c.excluded is None), *excluded], conflicts)

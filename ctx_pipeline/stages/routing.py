@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, ToolRules
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.security.visibility import NEVER, STATE_LIVE
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table, renamed
 from ctx_pipeline.tools.compact import compact_tool
@@ -30,7 +30,8 @@ REFERENCED = "history"
 LOOKING_PHASES = frozenset({"discover", "explore", "understand", "verify"})
 """Phases in which nothing is changed."""
 STRONG_RELEVANCE = 0.7
-"""Above this a tool is what the task asks for, so that its risk is no reason to hide it."""
+"""Above this share of the most relevant tool's relevance a tool is what the task asks for, and its risk no reason to
+hide it."""
 ANY_PHASE = "default"
 """The phase of a caller that names none."""
 
@@ -39,10 +40,14 @@ def batch(
     rows: Sequence[Row],
     items: Sequence[ContextItem],
     patches: Mapping[ItemKey, Patch],
+    phases: Mapping[str, tuple[str, ...]],
     encoding: str,
     count_many: CountMany,
 ) -> pa.Table:
-    """Return what is known of each tool beside its text (`catalogue_table`); `items` are those of `tool_places`."""
+    """Return what is known of each tool beside its text (`catalogue_table`).
+
+    `items` are those of `tool_places`; `phases` are those of sources whose tools may declare none.
+    """
     newest = {row.key: at for at, row in enumerate(rows)}
     tools = [
         CatalogueTool(
@@ -51,6 +56,7 @@ def batch(
             title=rows[at].title,
             tenant=rows[at].tenant,
             source=rows[at].source,
+            phases=phases.get(rows[at].source, ()),
             content=item.content or "{}",
             live=newest[rows[at].key] == at and not _is_withdrawn(rows[at], patches),
         )
@@ -127,38 +133,56 @@ def called_rows(reader: ArtifactReader, request: ContextRequest) -> list[int]:
     return [row for name in names for row in reader.tool_rows_by_name.get(name, ())]
 
 
+def prefer_offered(candidates: Sequence[Candidate], request: ContextRequest) -> None:
+    """A caller that offers tools of its own gets none of the catalogue's."""
+    if request.tools is None:
+        return
+    for candidate in candidates:
+        if candidate.section == TOOLS and candidate.excluded is None:
+            candidate.excluded = Exclusion.LOW_RANK
+            candidate.counterfactual = "the request offers its own tools"
+
+
 def serve(
     candidates: Sequence[Candidate],
     tools: Mapping[int, ToolRow],
     policy: EffectivePolicy,
     request: ContextRequest,
 ) -> None:
-    """Leave out the indexed tools that this phase, risk or policy does not show; each says what would let it in.
+    """Leave out the tools that this phase, risk or policy does not show; each says what would let it in.
 
-    A caller that offers tools of its own gets none of the catalogue's. A tool that the conversation has called stays,
-    whatever its risk: providers refuse a conversation whose tools are missing.
+    Of tools that a model knows by one name the one of highest authority stays, then score, then id. `candidates` are in
+    order of score. A tool that the conversation has called stays, whatever its risk: providers refuse a conversation
+    whose tools are missing.
     """
-    most, strong = _limits(policy.tools, request)
-    for candidate in candidates:
-        if candidate.section != TOOLS or candidate.excluded is not None:
-            continue
-        if request.tools is not None:
+    alive = [c for c in candidates if c.section == TOOLS and c.excluded is None]
+    free = [c for c in alive if c.row in tools and REFERENCED not in c.discovered_by]
+    _by_phase_and_risk(free, tools, policy, request)
+    _one_of_each_name([c for c in alive if c.excluded is None], tools)
+    if policy.tools.candidates is not None:
+        for candidate in [c for c in free if c.excluded is None][policy.tools.candidates :]:
             candidate.excluded = Exclusion.LOW_RANK
-            candidate.counterfactual = "the request offers its own tools"
-            continue
-        tool = tools.get(candidate.row)
-        if tool is None or REFERENCED in candidate.discovered_by:
-            continue
+            candidate.counterfactual = f"not among the best {policy.tools.candidates} tools (tools.candidates)"
+
+
+def _by_phase_and_risk(
+    candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy, request: ContextRequest
+) -> None:
+    most, share = _limits(policy.tools, request)
+    strong = share * max((candidate.features["relevance"] for candidate in candidates), default=0.0)
+    for candidate in candidates:
+        tool = tools[candidate.row]
         if tool.phases and request.phase != ANY_PHASE and request.phase not in tool.phases:
             candidate.excluded = Exclusion.NOT_ROUTED
             candidate.counterfactual = f"offered in phase {' or '.join(tool.phases)}"
         elif tool.risk > most and candidate.features["relevance"] <= strong:
             candidate.excluded = Exclusion.NOT_ROUTED
-            candidate.counterfactual = _risk_words(tool.risk, strong, policy.tools)
+            lacking = strong - candidate.features["relevance"] if share < 1.0 else None
+            candidate.counterfactual = _risk_words(tool.risk, lacking, policy.tools)
 
 
 def _limits(rules: ToolRules, request: ContextRequest) -> tuple[int, float]:
-    """Return the riskiest tools that are shown, and the relevance above which riskier ones are."""
+    """Return the riskiest tools that are shown, and the share of the best relevance above which riskier ones are."""
     if rules.max_risk is not None:
         strong = 1.0 if rules.strong_relevance is None else rules.strong_relevance
         return RISKS.index(rules.max_risk), strong
@@ -167,24 +191,19 @@ def _limits(rules: ToolRules, request: ContextRequest) -> tuple[int, float]:
     return (1 if careful else 2), strong
 
 
-def _risk_words(risk: int, strong: float, rules: ToolRules) -> str:
-    """Say what would have let a tool of this risk in."""
+def _risk_words(risk: int, lacking: float | None, rules: ToolRules) -> str:
+    """Say what would have let a tool of this risk in; `lacking` is relevance, None where none is enough."""
     ways = [f"tools.max_risk {RISKS[risk]!r} in the policy"]
-    if strong < 1.0:
-        ways.insert(0, f"relevance above {strong:.2f}")
+    if lacking is not None:
+        ways.insert(0, f"+{lacking:.2f} relevance")
     if rules.max_risk is None:
         ways.append("a phase that changes things")
     return f"a tool of {RISKS[risk]} risk: " + ", or ".join(ways)
 
 
-def settle(candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy) -> None:
-    """Leave one tool of each name, and no more than the policy lets compete; `candidates` are in order of score.
-
-    Of tools that a model knows by one name, the one of highest authority stays, then score, then id.
-    """
-    alive = [c for c in candidates if c.section == TOOLS and c.excluded is None]
+def _one_of_each_name(candidates: Sequence[Candidate], tools: Mapping[int, ToolRow]) -> None:
     by_name: dict[str, list[Candidate]] = defaultdict(list)
-    for candidate in alive:
+    for candidate in candidates:
         tool = tools.get(candidate.row)
         by_name[candidate.title if tool is None else tool.name].append(candidate)
     for group in by_name.values():
@@ -193,8 +212,3 @@ def settle(candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy
             for loser in losers:
                 loser.excluded = Exclusion.DUPLICATE
                 loser.counterfactual = f"same tool name as {kept.item_id}"
-    if policy.tools.candidates is not None:
-        ranked = [c for c in alive if c.excluded is None and c.row != REQUEST_ROW and REFERENCED not in c.discovered_by]
-        for candidate in ranked[policy.tools.candidates :]:
-            candidate.excluded = Exclusion.LOW_RANK
-            candidate.counterfactual = f"not among the best {policy.tools.candidates} tools (tools.candidates)"

@@ -38,6 +38,8 @@ class CatalogueTool:
     """`tool_content`."""
     live: bool
     """The newest version of a tool that nobody has withdrawn; only these have a say in names and groups."""
+    phases: tuple[str, ...] = ()
+    """Where it is offered if it declares nothing; empty: everywhere."""
 
 
 class ToolRow(NamedTuple):
@@ -112,7 +114,7 @@ def tool_items(table: pa.Table) -> list[tuple[int, ToolContextItem]]:
                 tool_id=entry["item_id"],
                 description_tokens=entry["description_tokens"],
                 schema_tokens=entry["schema_tokens"],
-                risk_level=RISKS[entry["risk"]],
+                risk_level=RISKS[int(entry["risk"])],
                 phase=tuple(entry["phases"]),
                 semantic_overlap_group=entry["overlap_group"],
                 server=entry["server"],
@@ -163,7 +165,7 @@ class _Parsed:
             schema=canonical_json(schema),
             parameters=tuple(properties_of(schema)),
             risk=risk_of(name, description, annotations),
-            phases=phases_of(annotations, meta),
+            phases=phases_of(annotations, meta) or tool.phases,
             returns=returns_of(description, output),
         )
 

@@ -129,8 +129,12 @@ def _with_definitions_in_place(schema: Schema) -> Schema:
 def _put_in_place(schema: Schema, table: str, name: str) -> Schema | None:
     """Return the schema with one definition put where it is referred to; None where that would change its meaning."""
     definition = schema[table][name]
+    remaining = {key: value for key, value in schema[table].items() if key != name}
+    rest = {**schema, table: remaining} if remaining else {key: part for key, part in schema.items() if key != table}
     pointer = f"#/{table}/{name.replace('~', '~0').replace('/', '~1')}"
     uses = Counter(part["$ref"] for _, part in schemas(schema) if isinstance(part.get("$ref"), str))
+    if not any(str(part.get("$ref", "")).startswith(("#/properties", pointer)) for _, part in schemas(rest)):
+        return rest
     deeper = any(ref.startswith(f"{pointer}/") for ref in uses)
     if not isinstance(definition, dict) or deeper or "#" in uses:
         return None
@@ -144,8 +148,6 @@ def _put_in_place(schema: Schema, table: str, name: str) -> Schema | None:
             return copy.deepcopy(cast("Schema", definition))
         return {keyword: _inner(keyword, value, replaced) for keyword, value in part.items()}
 
-    remaining = {key: value for key, value in schema[table].items() if key != name}
-    rest = {**schema, table: remaining} if remaining else {key: part for key, part in schema.items() if key != table}
     return replaced(rest)
 
 

@@ -10,8 +10,10 @@ from pydantic import AliasChoices, Field
 
 from ctx_pipeline.contracts import ImportedContract
 from ctx_pipeline.contracts.base import Text
-from ctx_pipeline.text import canonical_json, normalise
+from ctx_pipeline.text import canonical_json, normalise, repair
 from ctx_pipeline.tools.traits import phases_of
+
+MAX_SERVER_CHARS = 200
 
 
 class ToolDefinition(ImportedContract):
@@ -26,20 +28,29 @@ class ToolDefinition(ImportedContract):
         default=None, validation_alias=AliasChoices("outputSchema", "output_schema")
     )
     annotations: dict[str, Any] | None = None
-    meta: dict[str, Any] | None = Field(default=None, validation_alias=AliasChoices("_meta", "meta"))
-    server: Text | None = None
-    """The MCP server that offers it, where the catalogue says so."""
+    meta: Any = Field(default=None, validation_alias=AliasChoices("_meta", "meta"))
+    server: Any = None
+    """The MCP server that offers it, where the catalogue says so: its name, or an object that has one."""
 
     @property
     def declared(self) -> dict[str, Any]:
         """What of `_meta` counts: `server`, and the `phases` in which the tool is offered."""
-        meta, found = self.meta or {}, dict[str, Any]()
-        server = meta.get("server") or self.server
-        if isinstance(server, str) and server.strip():
-            found["server"] = server.strip()
+        said: Any = self.meta
+        meta = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+        found: dict[str, Any] = {}
+        server = _server_name(meta.get("server")) or _server_name(self.server)
+        if server:
+            found["server"] = server
         if phases := phases_of(self.annotations or {}, meta):
             found["phases"] = list(phases)
         return found
+
+
+def _server_name(value: Any) -> str:
+    """Return a server's name, from the name itself or from an object that has it; empty where there is none."""
+    if isinstance(value, dict):
+        value = cast("dict[str, Any]", value).get("name")
+    return repair(" ".join(value.split()))[:MAX_SERVER_CHARS] if isinstance(value, str) else ""
 
 
 def flatten_tools(value: Any) -> Iterator[Any]:
@@ -62,11 +73,9 @@ def flatten_tools(value: Any) -> Iterator[Any]:
 
 def _of_server(catalogue: dict[str, Any], tools: Iterator[Any]) -> Iterator[Any]:
     """Name the server of tools whose catalogue says it: `server`, or MCP's `serverInfo`."""
-    server: Any = catalogue.get("serverInfo") or catalogue.get("server")
-    if isinstance(server, dict):
-        server = cast("dict[str, Any]", server).get("name")
+    server = _server_name(catalogue.get("serverInfo")) or _server_name(catalogue.get("server"))
     for tool in tools:
-        named = isinstance(server, str) and isinstance(tool, dict) and "server" not in tool
+        named = server and isinstance(tool, dict) and "server" not in tool
         yield {**cast("dict[str, Any]", tool), "server": server} if named else tool
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -69,6 +69,11 @@ class LintTool:
             fix=CODES[code][1],
             others=others,
         )
+
+
+def others_of(first: LintTool, rest: Iterable[LintTool]) -> tuple[str, ...]:
+    """Return the names of tools as a finding about `first` gives them."""
+    return tuple(other.name if other.server == first.server else f"{other.server}/{other.name}" for other in rest)
 
 
 CODES: Final[Mapping[str, tuple[Severity, str]]] = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ctx_pipeline.text import canonical_json
-from ctx_pipeline.tools.findings import LintTool, ToolFinding
+from ctx_pipeline.tools.findings import LintTool, ToolFinding, others_of
+from ctx_pipeline.tools.lint_words import result_findings
 from ctx_pipeline.tools.overlap import OverlapText, overlaps
 from ctx_pipeline.tools.schema_walk import properties_of
 from ctx_pipeline.tools.words import same_name
@@ -17,6 +18,7 @@ ALIKE = 0.9
 
 def catalogue_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
     """Find what is wrong with tools only because of the others."""
+    yield from result_findings(tools)
     yield from _name_findings(tools)
     yield from _overlap_findings(tools)
 
@@ -34,7 +36,7 @@ def _name_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
         if len(names) > 1:
             first, *rest = names.values()
             message = "names differ in case, separators or look-alike letters alone"
-            yield first.finding("names_collide", message, at="name", others=_others(first, rest))
+            yield first.finding("names_collide", message, at="name", others=others_of(first, rest))
 
 
 def _one_name(group: Sequence[LintTool]) -> Iterator[ToolFinding]:
@@ -51,7 +53,7 @@ def _one_name(group: Sequence[LintTool]) -> Iterator[ToolFinding]:
         first, *rest = (same[0] for same in by_server.values())
         differ = len({_said(tool) for tool in group}) > 1
         message = f"{len(by_server)} servers have a tool of this name" + (", and they differ" if differ else "")
-        others = _others(first, rest)
+        others = others_of(first, rest)
         yield first.finding("name_across_servers", message, others=others, severity="warn" if differ else "info")
 
 
@@ -64,22 +66,23 @@ def _overlap_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
     texts = [
         OverlapText(tool.name, tool.description, tuple(properties_of(tool.definition.input_schema))) for tool in tools
     ]
+    alike: dict[int, list[LintTool]] = defaultdict(list)
     for pair in overlaps(texts):
         first, second = tools[pair.first], tools[pair.second]
         if first.name == second.name:
             continue
         if _flat(first.description) == _flat(second.description):
             message = "two tools have the same description"
-            yield first.finding("same_description", message, at="description", others=_others(first, [second]))
+            yield first.finding("same_description", message, at="description", others=others_of(first, [second]))
+        elif pair.likeness >= ALIKE:
+            message = f"two tools say nearly the same ({pair.likeness:.2f} of 1)"
+            yield first.finding("overlap", message, others=others_of(first, [second]), severity="warn")
         else:
-            severity = "warn" if pair.likeness >= ALIKE else "info"
-            message = f"two tools say much the same ({pair.likeness:.2f} of 1)"
-            yield first.finding("overlap", message, others=_others(first, [second]), severity=severity)
+            alike[pair.first].append(second)
+    for at, others in alike.items():
+        message = f"{len(others) + 1} tools say much the same"
+        yield tools[at].finding("overlap", message, others=others_of(tools[at], others))
 
 
 def _flat(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".。!！")
-
-
-def _others(first: LintTool, rest: Iterable[LintTool]) -> tuple[str, ...]:
-    return tuple(other.name if other.server == first.server else f"{other.server}/{other.name}" for other in rest)

@@ -30,6 +30,13 @@ _INJECTION = tuple(
         r"|notifying|reveal|revealing|alert|alerting|disclose|disclosing|ask|asking|show|showing"
         r"|let)\b.{0,25}\b(?:the )?"
         r"(?:user|human|operator|person|anyone)\b",
+        r"\b(?:hide|conceal|keep)\b.{0,30}\bfrom (?:the )?(?:user|human|operator)\b|\bignore the (?:user|human"
+        r"|operator)\b",
+        r"\b(?:skip|bypass|disable|without)\b.{0,20}\b(?:safety|security|asking|confirmations?"
+        r"|approvals?)\b.{0,20}\b(?:checks?"
+        r"|user|prompts?|rules?|filters?)\b|\b(?:do not|don'?t|never) (?:reveal|disclose|show|repeat) (?:these|this"
+        r"|the|your)"
+        r"\s+(?:instructions?|prompt|text|note)\b",
         r"<\s*/?\s*(?:important|system|instructions?|secret|hidden|assistant|admin|override|sys|inst)\b[^>]{0,40}>"
         r"|\[\s*/?(?:system|inst|important)\s*\]|<\|[a-z_]+\|>|^\s*(?:system|assistant)\s*:",
         r"\b(?:system prompt|developer (?:mode|message|prompt)|jailbreak|do anything now|new instructions?\s*:"
@@ -60,6 +67,8 @@ _ORDERS = tuple(
         r"\b(?:must|should|always|has to|needs to|required to)\b.{0,20}\bbe (?:called|used|invoked|run|executed"
         r"|preferred)\b.{0,25}"
         r"\b(?:before|first|prior|after|instead|over|whenever|every|all|any|each)\b",
+        r"\bprefer this (?:tool|function) over (?:all|any|every|other)\b|\bonly (?:tool"
+        r"|function) (?:that )?you (?:should|may|need)",
         r"\buse this (?:tool|function)\b.{0,15}\b(?:every|all|any|each|whatever|regardless|always|no matter)\b",
         r"(?:(?:^|[.!?;]\s*|\n\s*)(?:call|invoke|run|execute|trigger)|(?-i:\b(?:Call|Invoke|Run"
         r"|Execute)))\s+(?:the\s+)?[`'\"]?[a-z]+_\w+",

@@ -26,12 +26,13 @@ OVERSIZE_CHARS = 6_000
 MAX_LEVELS = 5
 """Objects within objects that a model still fills in well."""
 _TYPING = frozenset({"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef"})
+_JSON_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 _COMPOSED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 _PART_OF_ANOTHER = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
 )
 _VAGUE_PARAMETER = re.compile(
-    r"(?:arg|args|param|p|val|x|y|z|foo|bar|tmp|thing|stuff|data|input)\d+|[a-z]|foo|bar|thing|stuff|tmp"
+    r"(?:arg|args|param|p|val|x|y|z|foo|bar|tmp|thing|stuff|data|input)\d+|[a-w]|foo|bar|thing|stuff|tmp"
 )
 _QUOTED = r"(?:'[\w.:/-]+'|\"[\w.:/-]+\"|`[\w.:/-]+`|“[^”]{1,30}”|「[^」]{1,30}」)"
 _JOINED = r"\s*(?:,|/|\||;|、|，|\bor\b|\band\b|或者?|和)\s*(?:(?:or|and|or else)\s+|或)?"
@@ -40,8 +41,8 @@ _LISTED = re.compile(
     rf"|取值|可选|枚举|之一|为)"
     rf"[^.。]{{0,40}}?{_QUOTED}(?:{_JOINED}{_QUOTED})+"
     rf"|(?:one of|options(?: are)?|(?:allowed|valid|possible|supported|accepted) values(?: are)?|取值为?|可选值为?"
-    rf"|枚举值?)\s*[:：]?\s*"
-    rf"[\[({{（]?\w[\w-]*(?:\s*[,/|、，]\s*(?:or\s+|and\s+)?\w[\w-]*)+"
+    rf"|枚举值?|enum\s*(?=:))\s*[:：]?\s*"
+    rf"[\[({{（]?\w[\w-]*(?:\s*(?:[,/|、，]|或)\s*(?:or\s+|and\s+)?\w[\w-]*)+"
     rf"|\((?:one of )?(?!e\.g|i\.e|such|like|for\b)\w[\w-]*(?:\s*[,|]\s*\w[\w-]*)+(?:\s*,?\s+(?:or|and)\s+\w+)?\)"
     rf"|^\W*\w[\w-]*(?:\s*\|\s*\w[\w-]*)+\W*$|\bvalues?\s*[:：]\s*\w[\w-]*(?:\s*[,/|、，]\s*\w[\w-]*)+"
     rf"|\beither\s+\w+\s+or\s+\w+\s*(?:$|[.)])",
@@ -68,7 +69,8 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
         return
     broken = list(_invalid(tool, schema))
     yield from broken
-    if types_of(schema) != ("object",) and ("type" in schema or not _COMPOSED & schema.keys()):
+    known = set(types_of(schema)) <= _JSON_TYPES
+    if known and types_of(schema) != ("object",) and ("type" in schema or not _COMPOSED & schema.keys()):
         severity = "error" if "type" in schema else "warn"
         message = "the input schema is not said to be an object"
         yield tool.finding("schema_not_object", message, at="input_schema/type", severity=severity)

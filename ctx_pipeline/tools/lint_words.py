@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from ctx_pipeline.tools.findings import LintTool, ToolFinding
+from ctx_pipeline.tools.findings import LintTool, ToolFinding, others_of
 from ctx_pipeline.tools.traits import returns_of
 from ctx_pipeline.tools.words import (
+    AMBIGUOUS,
     DESTROYING,
     DESTROYING_ZH,
-    NOUNS,
     READING,
     READING_ZH,
     WRITING,
@@ -23,16 +24,21 @@ from ctx_pipeline.tools.words import (
 
 SHORT_WORDS, SHORT_CHARS, SHORT_HAN = 4, 12, 6
 """Below this many words, characters, or Han characters a description says too little."""
-LONG_CHARS = 800
+LONG_CHARS = 600
 """Above this a description crowds out others; a third of it for Chinese. OpenAI refuses more than 1,024 characters."""
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VAGUE_WORDS = words_of(
-    """do run execute exec process handle handler tool tools function func fn helper helpers misc data action
+    """do doit run execute exec process handle handler tool tools function func fn helper helpers misc data action
     util utils utility manage manager thing things stuff test tests foo bar baz get set go main call caller query api
     new temp tmp my item object info perform operation operations op task work it generic common custom default
     method command cmd make use input output value general service invoke request response x y z a b c"""
 )
+_BARE_VERBS = words_of(
+    """create update delete add remove read write send post put patch list save load open close start stop check show
+    view find edit change"""
+)
+"""Verbs that name no tool by themselves."""
 _VAGUE_HAN = re.compile(r"^(?:处理|工具|执行|操作|数据|功能|方法|函数|通用|测试|助手|杂项)+$")
 _VAGUE_TEXT = re.compile(
     r"\b(?:stuff|things?|misc(?:ellaneous)?|whatever|something|todo|tbd|fixme|lorem ipsum|placeholder"
@@ -50,7 +56,9 @@ def name_findings(tool: LintTool) -> Iterator[ToolFinding]:
     if not _VALID_NAME.fullmatch(tool.name):
         yield tool.finding("invalid_name", "the name has characters or a length that some providers refuse", at="name")
     words = [word for word in name_words(tool.name) if not word.isdigit()]
-    says_nothing = all(word in _VAGUE_WORDS or _VAGUE_HAN.match(word) for word in words)
+    says_nothing = (len(words) == 1 and words[0] in _BARE_VERBS) or all(
+        word in _VAGUE_WORDS or _VAGUE_HAN.match(word) for word in words
+    )
     if says_nothing or (len("".join(words)) < 3 and not _HAN.search(tool.name)):
         yield tool.finding("vague_name", "the name does not say what the tool does", at="name")
 
@@ -72,29 +80,38 @@ def description_findings(tool: LintTool) -> Iterator[ToolFinding]:
         yield tool.finding("long_description", f"the description has {len(text)} characters", at="description")
     if _VAGUE_TEXT.search(text) and len(words) < 15:
         yield tool.finding("vague_description", "the description does not say what the tool does", at="description")
-    if _is_contradicted(tool):
+    if _is_other(verb_of(tool.name, ""), verb_of("", tool.description)):
         message = "name and description begin with verbs that do different things"
         yield tool.finding("name_contradicts_description", message, at="description")
-    if not _says_result(tool, text):
-        yield tool.finding("no_return_semantics", "nothing says what a call returns", at="description")
+    title: Any = (tool.definition.annotations or {}).get("title")
+    if isinstance(title, str) and _is_other(verb_of(tool.name, ""), verb_of("", title)):
+        message = "name and title begin with verbs that do different things"
+        yield tool.finding("name_contradicts_description", message, at="annotations/title")
 
 
 _CLASS = {"get": 0, "list": 0, "search": 0, "create": 1, "update": 1, "merge": 1, "send": 1, "delete": 2}
 
 
-def _is_contradicted(tool: LintTool) -> bool:
-    named = _CLASS.get(verb_of(tool.name, "") or "")
-    said = _CLASS.get(verb_of("", tool.description) or "")
-    return named is not None and said is not None and named != said
+def _is_other(named: str | None, said: str | None) -> bool:
+    """Whether two verbs do things of different kinds, as far as both are known."""
+    first, second = _CLASS.get(named or ""), _CLASS.get(said or "")
+    return first is not None and second is not None and first != second
 
 
-def _says_result(tool: LintTool, text: str) -> bool:
-    """Whether a reader knows what comes back: it is said, or the tool is named after what it fetches."""
-    if returns_of(text, tool.definition.output_schema) is not None:
-        return True
-    first = _first_verb(text)
-    fetches = first in READING or text.startswith(READING_ZH)
-    return fetches and len(set(content_words(text)) - set(content_words(tool.name))) >= 1
+def result_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
+    """Find the tools that do not say what they return: each where most of the others do, else all of them in one."""
+    silent = [
+        tool
+        for tool in tools
+        if tool.description.strip() and returns_of(tool.description, tool.definition.output_schema) is None
+    ]
+    if len(silent) * 2 <= len(tools):
+        for tool in silent:
+            yield tool.finding("no_return_semantics", "nothing says what a call returns", at="description")
+        return
+    first, *rest = silent
+    message = f"of {len(tools)} tools, {len(silent)} do not say what a call returns"
+    yield first.finding("no_return_semantics", message, others=others_of(first, rest))
 
 
 def _first_verb(text: str) -> str:
@@ -135,9 +152,9 @@ def _does(tool: LintTool) -> str | None:
         return "destroy"
     if first in DESTROYING or opening.startswith(DESTROYING_ZH):
         return "destroy"
-    if (words and words[0] in WRITING - NOUNS) or tool.name.startswith(WRITING_ZH):
+    if (words and words[0] in WRITING - AMBIGUOUS) or tool.name.startswith(WRITING_ZH):
         return "write"
     if (words and words[0] in READING) or tool.name.startswith(READING_ZH):
         # What a name calls reading and a description calls writing is not known to be either.
-        return None if first in WRITING - NOUNS else "read"
-    return "write" if first in WRITING - NOUNS or opening.startswith(WRITING_ZH) else None
+        return None if first in WRITING - AMBIGUOUS else "read"
+    return "write" if first in WRITING - AMBIGUOUS or opening.startswith(WRITING_ZH) else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import log, sqrt
 
-from ctx_pipeline.tools.words import content_words, same_name, verb_of
+from ctx_pipeline.tools.words import VERBS, content_words, same_name, verb_of
 
 OVERLAP = 0.7
 """Likeness, 0 to 1, from which two tools count as doing the same. Chosen on the 117 tools of one server, of which some
@@ -21,11 +21,14 @@ OTHER_VERB = 0.8
 OTHER_READING = 0.9
 """The same where both only read."""
 _READING = frozenset({"get", "list", "search"})
-COMMON_SHARE = 0.2
-"""A word in more of the tools than this leads to no pair by itself."""
-COMMON_LEAST = 25
+COMMON = 40
+"""In a large catalogue, what more tools than this have in common leads to no pair by itself."""
 ALL_PAIRS = 150
 """Tools of which every pair is compared; that takes a tenth of a second."""
+HOPELESS = 0.2
+"""Below this descriptions have nothing in common, even where one of them only begins like the other."""
+SHARED_BY = 2
+"""A sentence in more descriptions than this tells no tool from another."""
 SAME_TEXT = 0.97
 """Descriptions that are this alike are the same, whatever the names say."""
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
@@ -52,17 +55,20 @@ class Overlap:
 def overlaps(tools: Sequence[OverlapText]) -> list[Overlap]:
     """Return the pairs of tools that are at least `OVERLAP` alike, the first places first."""
     names = [Counter(content_words(tool.name)) for tool in tools]
-    texts = [Counter(content_words(tool.description)) for tool in tools]
+    said = _without_boilerplate([tool.description for tool in tools])
+    texts = [Counter(content_words(text)) for text in said]
     weights = _weights([name | text for name, text in zip(names, texts, strict=True)])
     name_vectors = [_vector(words, weights) for words in names]
     text_vectors = [_vector(words, weights) for words in texts]
-    openings = [_vector(Counter(content_words(_opening(tool.description))), weights) for tool in tools]
+    openings = [_vector(Counter(content_words(_opening(text))), weights) for text in said]
     verbs = [verb_of(tool.name, tool.description) for tool in tools]
     found: list[Overlap] = []
     for first, second in _pairs(tools, names, texts):
-        by_text = max(
-            _cosine(text_vectors[first], text_vectors[second]), 0.95 * _cosine(openings[first], openings[second])
-        )
+        whole = _cosine(text_vectors[first], text_vectors[second])
+        # Most pairs end here: what follows cannot lift them to `OVERLAP`.
+        if whole < HOPELESS:
+            continue
+        by_text = max(whole, 0.95 * _cosine(openings[first], openings[second]))
         by_name = _cosine(name_vectors[first], name_vectors[second])
         likeness = _likeness(by_name, by_text, tools[first], tools[second])
         if by_text < SAME_TEXT:
@@ -103,6 +109,16 @@ def _verb_share(first: str | None, second: str | None) -> float:
     if first is None or second is None or first == second:
         return 1.0
     return OTHER_READING if {first, second} <= _READING else OTHER_VERB
+
+
+def _without_boilerplate(descriptions: Sequence[str]) -> list[str]:
+    """Return descriptions without the sentences that several tools share; one that has no other keeps them."""
+    sentences = [
+        [part for sentence in _SENTENCE_END.split(text) if (part := sentence.strip())] for text in descriptions
+    ]
+    holders = Counter(part for parts in sentences for part in set(parts))
+    rare = [". ".join(part for part in parts if holders[part] <= SHARED_BY) for parts in sentences]
+    return [own or text for own, text in zip(rare, descriptions, strict=True)]
 
 
 def _opening(description: str) -> str:
@@ -146,11 +162,11 @@ def _pairs(
         for word in names[at].keys() | texts[at].keys():
             holders[word].append(at)
         holders["\t" + " ".join(tool.description.split())].append(at)
-    most = max(COMMON_LEAST, int(COMMON_SHARE * len(tools)))
+        holders["\n" + " ".join(sorted(names[at].keys() - VERBS))].append(at)
     pairs = {
         (first, second)
         for held in holders.values()
-        if len(held) <= most
+        if len(held) <= COMMON
         for place, first in enumerate(held)
         for second in held[place + 1 :]
     }

@@ -98,7 +98,7 @@ def diff_files(old: str, new: str) -> ToolDrift:
         read = _read_path(path, server="")
         if read.findings:
             first = read.findings[0]
-            raise InvalidRequest(first.message, where=first.where, fix=first.fix, code=first.code)
+            raise InvalidRequest(first.message, where=first.where, fix=first.fix, code="invalid_tool")
         sides.append(read.tools)
     return diff(*sides)
 

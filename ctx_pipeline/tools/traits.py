@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from ctx_pipeline.tools.words import (
+    AMBIGUOUS,
     DESTROYING,
     DESTROYING_ZH,
-    NOUNS,
     READING,
     READING_ZH,
     WRITING,
@@ -33,30 +33,32 @@ MAX_RETURN_CHARS = 400
 def risk_of(name: str, description: str, annotations: Mapping[str, Any]) -> str:
     """Return `low` (it only reads), `medium` (it writes) or `high` (what it does may not be undone).
 
-    What the annotations say counts, but never against the name: a tool called `delete_file` that claims to be read-only
-    is `high`. Without annotations the verbs of the name decide, then the first verb of the description; a tool of which
-    nothing is known is `medium`. English and Chinese.
+    What the annotations say counts, but never against the name or the first verb of the description: `delete_file` is
+    `high` even where it claims to be read-only. Without annotations the verbs of the name decide, then that of the
+    description; a tool of which nothing is known is `medium`. English and Chinese.
     """
     named = _verb_risk(name_words(name), name)
+    said = _verb_risk(_first_words(description), description[:12])
+    named = 2 if said == 2 else named
     if annotations.get("destructiveHint") is True or named == 2:
         return RISKS[2]
     if annotations.get("readOnlyHint") is True:
-        return RISKS[1 if named == 1 else 0]
+        first = next(iter(name_words(name)), "")
+        return RISKS[1 if first in WRITING - AMBIGUOUS else 0]
     if annotations.get("readOnlyHint") is False:
         return RISKS[1]
-    if named is None:
-        named = _verb_risk(_first_words(description), description[:12])
-    return RISKS[1 if named is None else named]
+    known = said if named is None else named
+    return RISKS[1 if known is None else known]
 
 
 def _verb_risk(words: Sequence[str], text: str) -> int | None:
     """Return the risk of the verbs in some words: one that destroys, else the first word, else one that reads.
 
-    A noun that is also a verb (`order`, `comment`) counts only where no other word says what is done.
+    What may be a noun or only read (`order`, `run`) counts only where no other word says what is done.
     """
     if any(word in DESTROYING for word in words) or any(verb in text for verb in DESTROYING_ZH):
         return 2
-    if words and words[0] in WRITING - NOUNS:
+    if words and words[0] in WRITING - AMBIGUOUS:
         return 1
     if any(word in READING for word in words):
         return 0

@@ -55,16 +55,17 @@ WRITING = words_of(
     manage make append attach detach convert withdraw deposit clear reset rollback
     deactivate activate request"""
 )
-NOUNS = words_of(
+AMBIGUOUS = words_of(
     """order book charge issue share star block comment commit reply post store place schedule register fork lock
-    release request append transfer"""
+    release request append transfer run execute start trigger manage sync apply"""
 )
-"""Verbs that write and stand in names as nouns too."""
+"""Verbs that write as a rule: in names they stand for things too (`order`), or for what only reads (`run_sql`)."""
 READING = words_of(
     """get list read search find fetch query lookup show view describe count check compare calculate compute
     summarize analyze preview validate verify download export explain inspect browse retrieve load estimate
     is has exists display monitor diff render translate"""
 )
+KNOWN = DESTROYING | WRITING | READING
 DESTROYING_ZH = (
     "删除",
     "移除",
@@ -151,13 +152,16 @@ def name_words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(unicodedata.normalize("NFKC", name)))
 
 
-VERBS = ("get", "list", "search", "create", "update", "delete", "send", "run", "stop", "merge")
+VERBS = frozenset({"get", "list", "search", "create", "update", "delete", "send", "run", "stop", "merge"})
 """Forms of `SYNONYMS` that say what is done."""
 
 
 def verb_of(name: str, description: str) -> str | None:
     """Return what a tool does, as one of `VERBS`: the verb of its name, else the one its description begins with."""
-    said = [form for form in map(_form, name_words(name)) if form in VERBS]
+    words = name_words(name)
+    if words and words[0] in KNOWN:
+        return _form(words[0]) if _form(words[0]) in VERBS else None
+    said = [form for form in map(_form, words) if form in VERBS]
     if said:
         return said[0]
     first = next(iter(content_words(description)), "")

@@ -1,4 +1,4 @@
-"""What the model sees of the conversation and of the tools on offer: calls with their results, one tool a name."""
+"""What the model sees of the conversation and of the caller's tools: calls with their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ctx_pipeline.contracts import (
     ContextPack,
     ContextRequest,
     Exclusion,
-    ItemKind,
     Message,
     Task,
 )
@@ -137,22 +136,6 @@ def test_a_required_message_brings_what_it_may_not_be_separated_from(home: Path)
     assert shown[:2] == [0, 1]
     assert len(shown) < len(talk)
     assert len(set(shown)) == len(shown)
-
-
-def tool(name: str, source: str, authority: int, text: str = "gmv refund"):
-    schema = json.dumps({"name": name, "description": f"{text} {source}", "input_schema": {}, "annotations": {}})
-    return make_item(name, schema, kind=ItemKind.TOOL, source=source, title=name, authority=authority)
-
-
-def test_of_tools_with_one_name_the_one_of_highest_authority_is_offered(tmp_path: Path):
-    items = [tool("pay", "a", 50), tool("pay", "b", 70), tool("pay", "c", 70), tool("look", "a", 50)]
-    pack, traces = assembled(make_project(tmp_path, items))
-    assert sorted(capability.name for capability in pack.capabilities) == ["look", "pay"]
-    (kept,) = (name for name in ("tool:a/pay", "tool:b/pay", "tool:c/pay") if traces[name].selected)
-    assert kept in ("tool:b/pay", "tool:c/pay")
-    for name in {"tool:a/pay", "tool:b/pay", "tool:c/pay"} - {kept}:
-        assert traces[name].excluded_reason is Exclusion.DUPLICATE
-        assert kept in (traces[name].counterfactual or "")
 
 
 def test_a_tool_of_the_request_may_not_repeat_a_name(home: Path):
