@@ -20,8 +20,8 @@ EXCHANGES = 8
 ATTEMPTS = 16
 """Most options, the most valuable first, that are tried in one exchange."""
 MATERIAL = 0.005
-"""Share of the value of all that is shown which an exchange has to add: among many that are worth nearly the same, order
-decides, and a pack does not change for a trifle."""
+"""Share of the value of all that is shown which an exchange has to add: among many that are worth nearly the same,
+order decides, and a pack does not change for a trifle."""
 
 Step = tuple[float, int, int]
 """A step along the hull of an option: value by the token (negative, so that steps sort), option, choice it ends at."""

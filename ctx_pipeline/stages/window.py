@@ -58,8 +58,8 @@ def limits_of(profile: ModelProfile, token_budget: int | None, cost_budget: floa
     target = min(usable, profile.preferred_context_target if token_budget is None else usable)
     affordable = None
     if cost_budget is not None and profile.input_price is not None:
-        paid = cost_budget / profile.input_price * 1_000_000 if profile.input_price > 0 else float(usable)
-        affordable = min(usable, int(paid / profile.token_safety_factor))
+        price = profile.input_price * profile.token_safety_factor / 1_000_000
+        affordable = int(cost_budget / price) if price > 0 else usable
         target = min(target, affordable)
     return Limits(window, usable, target, reserve, headroom, affordable)
 
