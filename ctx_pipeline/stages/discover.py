@@ -16,6 +16,7 @@ from ctx_pipeline.index.catalogue import Row, edges, subjects
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.clusters import cluster_observations
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, repair_json, short_hash
@@ -256,6 +257,7 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
                 trust=Trust.TOOL_UNTRUSTED,
             )
         )
+    cluster_observations(made, request, tokens_of)
     made.extend(_offered_tools(request, tokens_of))
     goal = _goal_text(request)
     if goal:

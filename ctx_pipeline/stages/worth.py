@@ -22,9 +22,10 @@ from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.stages.window import SHARE_OF_SECTION, Window, choices_of
 
 RELEVANCE_POWER = 3
-"""With it a pack of `bench.allocator --packs` finds most of what its questions need; 2 to 4 differ by less than .01."""
+"""Packs of `bench.packs` show as much of what their questions need with 2 to 5, but for .01."""
 COMPACT_KEEPS = 0.5
-"""What a token of a compact rendition is worth: the sentence that matters may stand in what was cut."""
+"""What a token of a compact rendition is worth: the sentence that matters may stand in what was cut. With 0.75 packs of
+`bench.packs` show more of what is needed, and less of it whole."""
 POINTER_TOKENS = 4
 """Tokens of content that a pointer is worth: that there is something, and its title."""
 OWN_SHARE = 4.0
@@ -37,7 +38,7 @@ FREE_TOKENS = 2_000
 """Tokens of each share that search hits may take before the stop rule looks at them."""
 HALF_TOKENS = 1_000
 """Tokens beyond these after which a hit must reach half of `min_value`. Chosen with `FREE_TOKENS` and `min_value` so
-that the packs of `bench.allocator --packs` lose nothing that their questions need."""
+that the packs of `bench.packs` lose nothing that their questions need."""
 LONG_TOKENS = 1_000
 """Most tokens that one hit counts for in the stop rule: what is longer is seldom shown whole."""
 

@@ -17,6 +17,7 @@ from ctx_pipeline.contracts import (
     Exclusion,
     Message,
     ModelProfile,
+    Observation,
     Rendition,
     Task,
     resolve_policy,
@@ -241,3 +242,33 @@ def test_a_budget_that_is_too_small_names_the_largest_protected_items():
     error = refused.value
     assert "largest item 'document:wiki/rule4' with 400 tokens, 'document:wiki/rule3' with 300" in error.where
     assert "shorten 'document:wiki/rule4' and 'document:wiki/rule3' by" in error.fix
+
+
+PAGES = {
+    "en": ["Refunds are paid within {} days after the warehouse has the goods. Orders above 500 yuan wait for a check. ",
+           "The price of an order is what the customer pays after discounts, without freight and tax of region {}. "],
+    "zh": ["华东区十月的成交总额是{}万元，同比增长百分之三，退款率为百分之三点一，主要来自家电与服饰两个类目。",
+           "退货规定七天内可以无理由退货，运费由买家承担，质量问题由卖家承担全部费用，编号{}。"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_results_that_say_nearly_the_same_are_shown_once_and_pointed_to(language: str):
+    """Spec: a hundred pages of search results are clustered, not concatenated."""
+    pages = [PAGES[language][number % 2].format(number) * 6 for number in range(100)]
+    seen = tuple(Observation(observation_id=f"{n}", tool="search", content=text) for n, text in enumerate(pages))
+    by_name, _ = served([], 60_000, observations=seen)
+    whole = [name for name, c in by_name.items() if c.section == "observations" and c.rendition is Rendition.FULL]
+    assert sorted(whole) == ["observation/98", "observation/99"]
+    pointed = by_name["observation/0"]
+    assert pointed.rendition is Rendition.POINTER
+    assert pointed.blocks is not None
+    assert 'like="observation:request/observation/98"' in pointed.blocks.pointer
+    assert pointed.parent == "observation:request/observation/98"
+
+
+def test_results_of_different_tools_stand_for_themselves():
+    text = PAGES["en"][0] * 6
+    seen = tuple(Observation(observation_id=tool, tool=tool, content=text) for tool in ("search", "sql"))
+    by_name, _ = served([], 9_000, observations=seen)
+    assert {by_name[f"observation/{tool}"].rendition for tool in ("search", "sql")} == {Rendition.FULL}
