@@ -136,6 +136,9 @@ class Engine:
         """Return the embedding of a query, or None where making it would miss the deadline."""
         with self._lock:
             late = text not in self._vectors and not deadline.allows(self._embed_seconds + FINISH_SECONDS)
+            if late:
+                # One slow embedding, such as that which loads the model, does not decide for good.
+                self._embed_seconds /= 2
         if late:
             deadline.leave_out("search by meaning: words only")
             return None

@@ -44,6 +44,7 @@ LONG_TOKENS = 1_000
 
 _PROACTIVE = frozenset({WhenToLoad.ALWAYS.value, WhenToLoad.PREFETCH.value})
 _POINTER = Rendition.POINTER
+_JUST_IN_TIME = WhenToLoad.JUST_IN_TIME.value
 _KEEPS = {Rendition.FULL: 1.0, Rendition.COMPACT: COMPACT_KEEPS}
 _POINTER_WORTH = sqrt(POINTER_TOKENS)
 
@@ -69,13 +70,12 @@ def stop_filling(alive: Sequence[Candidate], policy: EffectivePolicy) -> None:
         if candidate.score < least:
             out.append((candidate, least))
             continue
-        spent[share] = beyond + FREE_TOKENS + min(LONG_TOKENS, candidate.tokens[0])
+        shown = candidate.tokens[2 if candidate.when_to_load == _JUST_IN_TIME else 0]
+        spent[share] = beyond + FREE_TOKENS + min(LONG_TOKENS, shown)
         needed.update(candidate.needs)
-    kept_by_need = True
-    while kept_by_need:
-        kept_by_need = [pair for pair in out if pair[0].row in needed]
+    while brought := [pair for pair in out if pair[0].row in needed]:
         out = [pair for pair in out if pair[0].row not in needed]
-        needed.update(row for candidate, _ in kept_by_need for row in candidate.needs)
+        needed.update(row for candidate, _ in brought for row in candidate.needs)
     for candidate, least in out:
         candidate.excluded = Exclusion.LOW_RANK
         candidate.counterfactual = f"+{max(0.01, least - candidate.score):.2f} score: what is shown before it is enough"
@@ -136,19 +136,20 @@ def _is_within(room: dict[str, int], section: str, tokens: int) -> bool:
 
 
 def _option(candidate: Candidate, base: float, window: Window, room: dict[str, int]) -> Option | None:
-    within = _is_within(room, candidate.section, candidate.tokens[0])
+    offered = choices_of(candidate, window.most_observation)
+    if not offered:
+        return None
+    within = _is_within(room, candidate.section, offered[0][1])
     if within:
         base *= OWN_SHARE
     choices: list[tuple[int, float]] = []
     renditions: list[Rendition] = []
-    for rendition, tokens in choices_of(candidate, window.most_observation):
+    for rendition, tokens in offered:
         value = base * (_POINTER_WORTH if rendition is _POINTER else _KEEPS[rendition] * sqrt(tokens))
         # A smaller rendition that is no smaller, or worth no less, is no choice.
         if not choices or (tokens < choices[-1][0] and value < choices[-1][1]):
             choices.append((tokens, value))
             renditions.append(rendition)
-    if not choices:
-        return None
     choices.reverse()
     renditions.reverse()
     purses = window.purses_of(candidate) if window.source_purses or candidate.section == TOOLS else ()

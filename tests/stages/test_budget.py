@@ -245,7 +245,7 @@ def test_a_budget_that_is_too_small_names_the_largest_protected_items():
 
 
 PAGES = {
-    "en": ["Refunds are paid within {} days after the warehouse has the goods. Orders above 500 yuan wait for a check. ",
+    "en": ["Refunds are paid within {} days after the warehouse has the goods. Orders above 500 yuan wait for it. ",
            "The price of an order is what the customer pays after discounts, without freight and tax of region {}. "],
     "zh": ["华东区十月的成交总额是{}万元，同比增长百分之三，退款率为百分之三点一，主要来自家电与服饰两个类目。",
            "退货规定七天内可以无理由退货，运费由买家承担，质量问题由卖家承担全部费用，编号{}。"],
