@@ -16,7 +16,7 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.stages.allocate import Purse
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS
 
 SHARE_OF_SECTION = {section.name: section.share for section in SECTIONS} | {TOOLS: TOOLS}
@@ -201,9 +201,10 @@ def spend_required(alive: Sequence[Candidate], request: ContextRequest, window: 
         if any(candidate.selected and candidate.kind == kind for candidate in alive):
             continue
         room = window.limits.usable - window.used
-        for candidate in alive:
-            if candidate.kind != kind or candidate.selected:
-                continue
+        # What only points to another one of the request comes last.
+        of_kind = [candidate for candidate in alive if candidate.kind == kind]
+        of_kind.sort(key=lambda c: c.row == REQUEST_ROW and c.when_to_load == _JUST_IN_TIME)
+        for candidate in of_kind:
             pointers = candidate.when_to_load == _JUST_IN_TIME
             whole = choices_of(candidate, candidate.tokens[0])
             choice = next(

@@ -265,6 +265,9 @@ def test_results_that_say_nearly_the_same_are_shown_once_and_pointed_to(language
     assert pointed.blocks is not None
     assert 'like="observation:request/observation/98"' in pointed.blocks.pointer
     assert pointed.parent == "observation:request/observation/98"
+    by_name, _ = served([], 60_000, observations=seen[:3], required_types=("observation",))
+    required = [name for name, c in by_name.items() if c.selected_reason == "required type"]
+    assert by_name[required[0]].rendition is Rendition.FULL
 
 
 def test_results_of_different_tools_stand_for_themselves():
