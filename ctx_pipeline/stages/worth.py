@@ -115,8 +115,8 @@ def options_of(
 
 
 def _sent_options(sent: list[Candidate], options: list[Option], window: Window, room: dict[str, int]) -> None:
-    """Add what came with the request: observations are worth less the older they are, tools are not."""
-    sent.sort(key=lambda candidate: (candidate.section, -candidate.order, candidate.item_id))
+    """Add what came with the request: observations latest first, each worth less than the one after it, tools as given."""
+    sent.sort(key=lambda c: (c.section, c.order if c.section == TOOLS else -c.order, c.item_id))
     ages: dict[str, int] = {}
     for candidate in sent:
         age = ages.get(candidate.section, 0)
