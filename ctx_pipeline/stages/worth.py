@@ -115,7 +115,7 @@ def options_of(
 
 
 def _sent_options(sent: list[Candidate], options: list[Option], window: Window, room: dict[str, int]) -> None:
-    """Add what came with the request: observations latest first, each worth less than the one after it, tools as given."""
+    """Add what came with the request: observations latest first, older ones worth less, and tools in their order."""
     sent.sort(key=lambda c: (c.section, c.order if c.section == TOOLS else -c.order, c.item_id))
     ages: dict[str, int] = {}
     for candidate in sent:
