@@ -66,6 +66,14 @@ def test_whatever_a_new_field_says_changes_the_version():
     assert len(versions | {ContextPolicy().policy_version}) == len(ADDED) + 1
 
 
+def test_what_a_rule_may_set_since_then_changes_the_version_only_where_it_is_set():
+    """Pinned: the version is that of the same policy before `min_value`."""
+    old = {"when": {"phase": "build"}, "set": {"candidate_limit": 2}}
+    assert policy(old).policy_version == "default@1.0.0+a766b140"
+    new = {"when": {"phase": "build"}, "set": {"candidate_limit": 2, "min_value": 0.0}}
+    assert policy(new).policy_version != policy(old).policy_version
+
+
 def test_the_more_specific_rule_wins_wherever_it_stands_and_the_later_one_among_equals():
     found = policy(
         {"name": "both", "when": {"phase": "build", "risk": "high"}, "set": {"candidate_limit": 1}},

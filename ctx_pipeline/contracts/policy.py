@@ -212,6 +212,9 @@ ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value")
 """Fields that `policy_version` counts only where they are not the default: a policy from before them keeps its
 version."""
 
+ADDED_TO_RULES = ("min_value",)
+"""The same for what a rule sets."""
+
 
 class ContextPolicy(Contract):
     """How packs are made. `policy_version` names it in every snapshot."""
@@ -257,5 +260,8 @@ class ContextPolicy(Contract):
     def policy_version(self) -> str:
         """`<name>@<semver>+<hash of the content>`."""
         silent = {key for key in ADDED if getattr(self, key) == ContextPolicy.model_fields[key].default}
-        digest = short_hash(canonical_json(self.model_dump(mode="json", exclude=silent)), 8)
+        content = self.model_dump(mode="json", exclude=silent)
+        for rule in content.get("rules", ()):
+            rule["set"] = {k: v for k, v in rule["set"].items() if k not in ADDED_TO_RULES or v is not None}
+        digest = short_hash(canonical_json(content), 8)
         return f"{self.name}@{self.version}+{digest}"
