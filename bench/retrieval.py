@@ -42,7 +42,7 @@ from ctx_pipeline.pipeline import Pipeline
 from ctx_pipeline.project import ContextProject
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import discover, filter, rank
-from ctx_pipeline.stages.candidates import REQUEST_ROW
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.queries import Query, plan_queries
 from ctx_pipeline.tokens import count_tokens
 
@@ -137,6 +137,10 @@ class Built:
 
     def ours(self, text: str) -> list[str]:
         """Return what the engine's stages leave in, best first."""
+        return [c.item_id for c in self.candidates(text) if c.row != REQUEST_ROW and c.excluded is None]
+
+    def candidates(self, text: str) -> list[Candidate]:
+        """Return every candidate as ranking leaves it."""
         policy = resolve_policy(ContextPolicy())
         request = ContextRequest(task=Task(text=text), identity=WHO)
         viewer, clock = Viewer.of(WHO, task_type=request.task.type), Clock(micros(AT))
@@ -151,8 +155,7 @@ class Built:
             encoding=ENCODING,
         )
         kept = filter.serve(found.candidates, self.view, viewer, clock)
-        ranked = rank.serve(kept, self.view, policy=policy, clock=clock, refreshed={}, request=request)
-        return [c.item_id for c in ranked.candidates if c.row != REQUEST_ROW and c.excluded is None]
+        return rank.serve(kept, self.view, policy=policy, clock=clock, refreshed={}, request=request).candidates
 
     def close(self) -> None:
         """Release the project."""

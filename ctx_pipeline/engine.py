@@ -25,6 +25,7 @@ from ctx_pipeline.contracts import (
     PackSection,
     PackWarning,
     PolicyDecision,
+    PrefixInfo,
     ResolvedPeriod,
     resolve_policy,
 )
@@ -148,6 +149,9 @@ class Engine:
         """Return the embedding of a query, or None where making it would miss the deadline."""
         with self._lock:
             late = text not in self._vectors and not deadline.allows(self._embed_seconds + FINISH_SECONDS)
+            if late:
+                # One slow embedding, such as that which loads the model, does not decide for good.
+                self._embed_seconds /= 2
         if late:
             deadline.leave_out("search by meaning: words only")
             return None
@@ -310,6 +314,7 @@ def _pack(
 ) -> ContextPack:
     pack_hash = assemble.pack_hash(shown.sections, shown.tools, policy.policy_version)
     decision = view.decision(call.viewer())
+    prefix = assemble.prefix_of(shown.sections)
     return ContextPack(
         pack_id="pack_" + pack_hash[:32],
         snapshot_id=snapshot.snapshot_id(
@@ -330,9 +335,9 @@ def _pack(
             *_decision_warnings(decision),
             *gate.warnings_of(findings),
         ),
-        budget=chosen.report,
+        budget=_priced(chosen.report, call.profile, prefix, shown.total_tokens),
         total_tokens=shown.total_tokens,
-        prefix=assemble.prefix_of(shown.sections),
+        prefix=prefix,
         policy_version=policy.policy_version,
         policy_rules=policy.rules,
         policy_decision=decision,
@@ -346,6 +351,19 @@ def _pack(
         tool_context=call.request.tool_context,
         hash=pack_hash,
     )
+
+
+def _priced(report: BudgetReport, profile: ModelProfile, prefix: PrefixInfo, total_tokens: int) -> BudgetReport:
+    """Add what the pack costs as input, and what it costs with the stable prefix in the provider's cache."""
+    if profile.input_price is None:
+        return report
+    each = profile.token_safety_factor / 1_000_000
+    cost = total_tokens * profile.input_price * each
+    cached = None
+    if profile.supports_prompt_cache and prefix.stable_tokens >= max(1, profile.cache_min_prefix_tokens):
+        reduced = profile.input_price if profile.cached_input_price is None else profile.cached_input_price
+        cached = round(cost - prefix.stable_tokens * (profile.input_price - reduced) * each, 9)
+    return report.model_copy(update={"cost": round(cost, 9), "cost_cached": cached})
 
 
 def _circumstances(call: Call, deadline: Deadline) -> list[Any]:

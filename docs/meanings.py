@@ -195,8 +195,12 @@ FIELDS = {
     "ContextRequest.task": "What the agent is to do.",
     "ContextRequest.identity": "Who asks. None: the identity of `ctx.toml`.",
     "ContextRequest.response_format": "Form of the answer; shown and counted.",
-    "ContextRequest.cost_budget": "Recorded; not enforced in this release, which the pack warns of.",
-    "ContextRequest.deadline_ms": "Recorded; not enforced in this release, which the pack warns of.",
+    "ContextRequest.cost_budget": "What the input may cost, at the profile's `input_price`. It caps what is aimed "
+    "for, never what is protected or required; the pack warns where that alone costs more (`cost_budget_exceeded`) or "
+    "where the price is not known (`cost_unknown`).",
+    "ContextRequest.deadline_ms": "Time for the assembly. Where it is short, optional work is left out: search by "
+    "meaning, then exchanges that improve the choice. The pack says what (`deadline_degraded`), and whether it was "
+    "late all the same (`deadline_exceeded`).",
     "ContextRequest.required_types": "Kinds of items that the pack must have.",
     "ContextRequest.messages": "The conversation so far, oldest first.",
     "ContextRequest.observations": "Results of tools and of the environment.",

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ctx_pipeline.contracts import ContextItem, ContextRequest, Exclusion, GateCheck, ItemKind, Message, Task
 from ctx_pipeline.errors import CtxError, GateFailed, InvalidRequest
+from ctx_pipeline.profiles import model_profile
 from ctx_pipeline.text import canonical_json
 from tests import strategies
 from tests.artifacts import ANA, NOW, append_overlay, build_index, make_item, make_project, open_project, overlay
@@ -244,3 +245,33 @@ def test_a_denied_item_leads_to_no_other_and_is_named_nowhere(tmp_path: Path):
     assert "metric:rules/gone" not in words
     assert all("dependency" not in trace.discovered_by for trace in traces)
     assert {"schema:rules/t", "schema:rules/u"} <= {trace.item_id for trace in traces}
+
+
+def test_without_time_for_it_a_pack_is_made_by_words_alone_and_says_so(tmp_path: Path):
+    home = make_project(tmp_path, [make_item("a", "refund rules"), make_item("z", "weather")])
+    request = ContextRequest(task=Task(text="refund rules"), identity=ANA, token_budget=4_000)
+    with open_project(home) as project:
+        hurried = project.assemble(request.model_copy(update={"deadline_ms": 1}), at=NOW)
+        warnings = {warning.code: warning.message for warning in hurried.warnings}
+        assert "search by meaning" in warnings["deadline_degraded"]
+        assert "document:handbook/a" in {item.item_id for item in hurried.items}
+        assert project.replay(hurried.snapshot_id, ANA).warnings == hurried.warnings
+        for trace in project.explain(hurried.snapshot_id, ANA):
+            assert "vector" not in trace.discovered_by
+        calm = project.assemble(request.model_copy(update={"deadline_ms": 600_000}), at=NOW)
+        assert not {warning.code for warning in calm.warnings} & {"deadline_degraded", "deadline_exceeded"}
+        assert calm.snapshot_id != hurried.snapshot_id
+
+
+def test_a_pack_says_what_it_costs_where_the_model_has_a_price(tmp_path: Path):
+    home = make_project(tmp_path, sample_items(), {"rules": {"when_to_load": "always"}})
+    priced = model_profile("gpt-5").model_copy(
+        update={"input_price": 2.0, "cached_input_price": 0.5, "cache_min_prefix_tokens": 1}
+    )
+    request = ContextRequest(task=Task(text="refund rules"), identity=ANA, token_budget=4_000)
+    with open_project(home) as project:
+        assert project.assemble(request, at=NOW).budget.cost is None
+        pack = project.assemble(request.model_copy(update={"model_profile": priced}), at=NOW)
+    assert pack.prefix.stable_tokens > 0
+    assert pack.budget.cost == pytest.approx(pack.total_tokens * 2e-6)
+    assert pack.budget.cost_cached == pytest.approx(pack.total_tokens * 2e-6 - pack.prefix.stable_tokens * 1.5e-6)

@@ -26,7 +26,7 @@ from ctx_pipeline.contracts import (
     WhenToLoad,
     resolve_policy,
 )
-from ctx_pipeline.contracts.policy import ADDED, DataSection
+from ctx_pipeline.contracts.policy import ADDED, ADDED_CHANGES, DataSection
 from ctx_pipeline.errors import ConfigError, GateFailed
 from ctx_pipeline.policy_layers import PROFILE_NAMES
 from ctx_pipeline.policy_lint import KINDS_OF, lint_policy
@@ -72,10 +72,21 @@ def test_whatever_a_new_field_says_changes_the_version():
 
 
 def test_a_rule_that_says_nothing_in_a_new_field_keeps_the_version_of_its_policy():
+    """Pinned: the versions are those of the same policies before these fields."""
     before = {"when": {"phase": "build"}, "set": {"min_relevance": 0.5}}
     assert policy(before).policy_version == "default@1.0.0+199daed9"
-    after = {"when": {"phase": "build"}, "set": {"min_relevance": 0.5, "fusion": {"tool": 0.9}}}
-    assert policy(after).policy_version != policy(before).policy_version
+    said: dict[str, Any] = {
+        "fusion": {"tool": 0.9},
+        "min_value": 0.0,
+        "tools": {"candidates": 8},
+        "fit": {"code": 0.9},
+        "conflicts": {"order": ("validity",)},
+    }
+    assert said.keys() == set(ADDED_CHANGES)
+    after = [{**before, "set": {"min_relevance": 0.5, key: value}} for key, value in said.items()]
+    assert len({policy(rule).policy_version for rule in (before, *after)}) == len(said) + 1
+
+
 
 
 def test_the_more_specific_rule_wins_wherever_it_stands_and_the_later_one_among_equals():

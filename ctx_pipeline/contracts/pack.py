@@ -108,6 +108,10 @@ class BudgetReport(Contract):
     headroom: Tokens
     affordable: Tokens | None = None
     """Tokens that the cost budget pays for. None: there is none, or the profile has no price."""
+    cost: Annotated[float, Field(ge=0)] | None = None
+    """What the pack costs as input, at the profile's price. None: it has no price."""
+    cost_cached: Annotated[float, Field(ge=0)] | None = None
+    """The same where the provider has the stable prefix in its cache. None: no price, or it caches none so short."""
     sections: tuple[SectionBudget, ...]
 
 

@@ -34,6 +34,8 @@ class ModelProfile(Contract):
     """Factor on counted tokens for models without a public tokenizer."""
     input_price: Annotated[float, Field(ge=0)] | None = None
     """What a million input tokens cost, in the currency of cost budgets. None: not known."""
+    cached_input_price: Annotated[float, Field(ge=0)] | None = None
+    """The same for tokens that the provider reads from its cache. None: as `input_price`."""
     image_tokens: Tokens = 1_000
     supports_prompt_cache: bool = True
     cache_min_prefix_tokens: Tokens = 1_024

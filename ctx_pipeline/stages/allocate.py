@@ -20,8 +20,8 @@ EXCHANGES = 8
 ATTEMPTS = 16
 """Most options, the most valuable first, that are tried in one exchange."""
 MATERIAL = 0.005
-"""Share of the value of all that is shown which an exchange has to add: among many that are worth nearly the same, order
-decides, and a pack does not change for a trifle."""
+"""Share of the value of all that is shown which an exchange has to add: among many that are worth nearly the same,
+order decides, and a pack does not change for a trifle."""
 
 Step = tuple[float, int, int]
 """A step along the hull of an option: value by the token (negative, so that steps sort), option, choice it ends at."""
@@ -252,24 +252,21 @@ class _Fill:
             self.climb(steps)
 
     def _losses(self) -> list[_Loss]:
-        """Return every way to show something smaller, one step after the other, by what it loses by the token."""
+        """Return every way to show something smaller, also in two steps, by what it loses by the token."""
         found: list[_Loss] = []
         for number, option in enumerate(self.options):
-            at = option.taken
-            if at < 0:
+            if option.taken < 0:
                 continue
-            choices = option.choices
             # What something else needs may get smaller, but has to stay.
-            last = 0 if option.dependents and self._is_needed(option) else -1
-            while at > last:
+            least = 0 if option.dependents and self._is_needed(option) else -1
+            choices = option.choices
+            for at in range(least + 1, option.taken + 1):
                 tokens, value = choices[at]
-                density, lost, to = (value / (tokens or 1), value, -1) if last < 0 else (inf, inf, 0)
+                if least < 0:
+                    found.append((value / (tokens or 1), value, number, at, -1))
                 for lower in range(at):
                     less, worth = choices[lower]
-                    if (value - worth) / (tokens - less or 1) < density:
-                        density, lost, to = (value - worth) / (tokens - less or 1), value - worth, lower
-                found.append((density, lost, number, at, to))
-                at = to
+                    found.append(((value - worth) / (tokens - less or 1), value - worth, number, at, lower))
         found.sort()
         return found
 

@@ -20,6 +20,7 @@ from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_
 from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.clusters import cluster_observations
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.expansion import add_named, named_terms
 from ctx_pipeline.stages.periods import Period, resolve, shown
@@ -328,6 +329,7 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
                 trust=Trust.TOOL_UNTRUSTED,
             )
         )
+    cluster_observations(made, request, tokens_of)
     made.extend(_offered_tools(request, tokens_of))
     goal = _goal_text(request)
     if goal:

@@ -16,7 +16,7 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.stages.allocate import Purse
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.routing import REFERENCED
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS
 
@@ -59,8 +59,8 @@ def limits_of(profile: ModelProfile, token_budget: int | None, cost_budget: floa
     target = min(usable, profile.preferred_context_target if token_budget is None else usable)
     affordable = None
     if cost_budget is not None and profile.input_price is not None:
-        paid = cost_budget / profile.input_price * 1_000_000 if profile.input_price > 0 else float(usable)
-        affordable = min(usable, int(paid / profile.token_safety_factor))
+        price = profile.input_price * profile.token_safety_factor / 1_000_000
+        affordable = int(cost_budget / price) if price > 0 else usable
         target = min(target, affordable)
     return Limits(window, usable, target, reserve, headroom, affordable)
 
@@ -202,9 +202,10 @@ def spend_required(alive: Sequence[Candidate], request: ContextRequest, window: 
         if any(candidate.selected and candidate.kind == kind for candidate in alive):
             continue
         room = window.limits.usable - window.used
-        for candidate in alive:
-            if candidate.kind != kind or candidate.selected:
-                continue
+        # What only points to another one of the request comes last.
+        of_kind = [candidate for candidate in alive if candidate.kind == kind]
+        of_kind.sort(key=lambda c: c.row == REQUEST_ROW and c.when_to_load == _JUST_IN_TIME)
+        for candidate in of_kind:
             pointers = candidate.when_to_load == _JUST_IN_TIME
             whole = choices_of(candidate, candidate.tokens[0])
             choice = next(

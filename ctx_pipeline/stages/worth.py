@@ -22,9 +22,10 @@ from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.stages.window import SHARE_OF_SECTION, Window, choices_of
 
 RELEVANCE_POWER = 3
-"""With it a pack of `bench.allocator --packs` finds most of what its questions need; 2 to 4 differ by less than .01."""
+"""Packs of `bench.packs` show as much of what their questions need with 2 to 5, but for .01."""
 COMPACT_KEEPS = 0.5
-"""What a token of a compact rendition is worth: the sentence that matters may stand in what was cut."""
+"""What a token of a compact rendition is worth: the sentence that matters may stand in what was cut. With 0.75 packs of
+`bench.packs` show more of what is needed, and less of it whole."""
 POINTER_TOKENS = 4
 """Tokens of content that a pointer is worth: that there is something, and its title."""
 OWN_SHARE = 4.0
@@ -37,12 +38,13 @@ FREE_TOKENS = 2_000
 """Tokens of each share that search hits may take before the stop rule looks at them."""
 HALF_TOKENS = 1_000
 """Tokens beyond these after which a hit must reach half of `min_value`. Chosen with `FREE_TOKENS` and `min_value` so
-that the packs of `bench.allocator --packs` lose nothing that their questions need."""
+that the packs of `bench.packs` lose nothing that their questions need."""
 LONG_TOKENS = 1_000
 """Most tokens that one hit counts for in the stop rule: what is longer is seldom shown whole."""
 
 _PROACTIVE = frozenset({WhenToLoad.ALWAYS.value, WhenToLoad.PREFETCH.value})
 _POINTER = Rendition.POINTER
+_JUST_IN_TIME = WhenToLoad.JUST_IN_TIME.value
 _KEEPS = {Rendition.FULL: 1.0, Rendition.COMPACT: COMPACT_KEEPS}
 _POINTER_WORTH = sqrt(POINTER_TOKENS)
 
@@ -68,13 +70,12 @@ def stop_filling(alive: Sequence[Candidate], policy: EffectivePolicy) -> None:
         if candidate.score < least:
             out.append((candidate, least))
             continue
-        spent[share] = beyond + FREE_TOKENS + min(LONG_TOKENS, candidate.tokens[0])
+        shown = candidate.tokens[2 if candidate.when_to_load == _JUST_IN_TIME else 0]
+        spent[share] = beyond + FREE_TOKENS + min(LONG_TOKENS, shown)
         needed.update(candidate.needs)
-    kept_by_need = True
-    while kept_by_need:
-        kept_by_need = [pair for pair in out if pair[0].row in needed]
+    while brought := [pair for pair in out if pair[0].row in needed]:
         out = [pair for pair in out if pair[0].row not in needed]
-        needed.update(row for candidate, _ in kept_by_need for row in candidate.needs)
+        needed.update(row for candidate, _ in brought for row in candidate.needs)
     for candidate, least in out:
         candidate.excluded = Exclusion.LOW_RANK
         candidate.counterfactual = f"+{max(0.01, least - candidate.score):.2f} score: what is shown before it is enough"
@@ -114,8 +115,8 @@ def options_of(
 
 
 def _sent_options(sent: list[Candidate], options: list[Option], window: Window, room: dict[str, int]) -> None:
-    """Add what came with the request: observations are worth less the older they are, tools are not."""
-    sent.sort(key=lambda candidate: (candidate.section, -candidate.order, candidate.item_id))
+    """Add what came with the request: observations latest first, older ones worth less, and tools in their order."""
+    sent.sort(key=lambda c: (c.section, c.order if c.section == TOOLS else -c.order, c.item_id))
     ages: dict[str, int] = {}
     for candidate in sent:
         age = ages.get(candidate.section, 0)
@@ -135,19 +136,20 @@ def _is_within(room: dict[str, int], section: str, tokens: int) -> bool:
 
 
 def _option(candidate: Candidate, base: float, window: Window, room: dict[str, int]) -> Option | None:
-    within = _is_within(room, candidate.section, candidate.tokens[0])
+    offered = choices_of(candidate, window.most_observation)
+    if not offered:
+        return None
+    within = _is_within(room, candidate.section, offered[0][1])
     if within:
         base *= OWN_SHARE
     choices: list[tuple[int, float]] = []
     renditions: list[Rendition] = []
-    for rendition, tokens in choices_of(candidate, window.most_observation):
+    for rendition, tokens in offered:
         value = base * (_POINTER_WORTH if rendition is _POINTER else _KEEPS[rendition] * sqrt(tokens))
         # A smaller rendition that is no smaller, or worth no less, is no choice.
         if not choices or (tokens < choices[-1][0] and value < choices[-1][1]):
             choices.append((tokens, value))
             renditions.append(rendition)
-    if not choices:
-        return None
     choices.reverse()
     renditions.reverse()
     purses = window.purses_of(candidate) if window.source_purses or candidate.section == TOOLS else ()
