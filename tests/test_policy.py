@@ -87,8 +87,6 @@ def test_a_rule_that_says_nothing_in_a_new_field_keeps_the_version_of_its_policy
     assert len({policy(rule).policy_version for rule in (before, *after)}) == len(said) + 1
 
 
-
-
 def test_the_more_specific_rule_wins_wherever_it_stands_and_the_later_one_among_equals():
     found = policy(
         {"name": "both", "when": {"phase": "build", "risk": "high"}, "set": {"candidate_limit": 1}},

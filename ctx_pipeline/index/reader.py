@@ -104,9 +104,6 @@ class RowFacts:
     verified_at: list[int]
     valid_from: list[int]
     dated_at: list[int]
-    span_from: list[int]
-    span_until: list[int]
-    twins: list[int]
     contents: list[int]
     tokens: list[list[int]]
     """Exact tokens of the full, compact and pointer renditions."""
@@ -194,8 +191,8 @@ class ArtifactReader:
         self.verified_at: Any = numbers(ranked, "verified_at")
         self.content_number: Any = numbers(ranked, "content_number")
         self.dated_at: Any = numbers(ranked, "dated_at")
-        self.span_from: Any = numbers(ranked, "span_from")
-        self.span_until: Any = numbers(ranked, "span_until")
+        self._span_from: Any = numbers(ranked, "span_from")
+        self._span_until: Any = numbers(ranked, "span_until")
         self.twins: Any = numbers(ranked, "twins")
         self.fold_key: Any = numbers(ranked, "fold_key")
         self._signature_starts: Any = list_offsets(ranked.column("signature"))
@@ -292,6 +289,11 @@ class ArtifactReader:
             for target in self._related_targets[first[at] : last[at]].tolist()
         ]
 
+    def spans(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the time that each row is about, in microseconds, half-open; empty for none."""
+        where = np.asarray(rows, np.intp)
+        return list(zip(self._span_from[where].tolist(), self._span_until[where].tolist(), strict=True))
+
     def signature(self, row: int) -> NDArray[np.uint32]:
         """Return the MinHash signature of a row that has `twins`."""
         return self._signatures[self._signature_starts[row] : self._signature_starts[row + 1]]
@@ -313,9 +315,6 @@ class ArtifactReader:
             verified_at=self.verified_at[where].tolist(),
             valid_from=self.state.valid_from[where].tolist(),
             dated_at=self.dated_at[where].tolist(),
-            span_from=self.span_from[where].tolist(),
-            span_until=self.span_until[where].tolist(),
-            twins=self.twins[where].tolist(),
             contents=self.content_number[where].tolist(),
             tokens=self.tokens[encoding][where].tolist(),
         )

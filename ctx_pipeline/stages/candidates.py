@@ -37,10 +37,6 @@ class Candidate:
     valid_from: int = 0
     dated_at: int = 0
     """Newest time that the item tells of itself, in microseconds; `visibility.ALWAYS` for none."""
-    spans: tuple[int, int] = (0, 0)
-    """The time that it is about, in microseconds, half-open; empty for none."""
-    twins: int = -1
-    """Number of a group that its near-duplicates share; -1 where it has none."""
     tailored: bool = False
     """Whether it names the task types or roles that it is for; who sees it has one of them."""
     content: int = 0

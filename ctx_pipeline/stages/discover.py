@@ -273,8 +273,6 @@ class _Finder:
                     content=facts.contents[at],
                     valid_from=facts.valid_from[at],
                     dated_at=facts.dated_at[at],
-                    spans=(facts.span_from[at], facts.span_until[at]),
-                    twins=facts.twins[at],
                     discovered_by=self.by_row[row],
                     parent=_parent_id(facts.item_ids[at], None if parent is None else names.get(parent)),
                     needs=tuple(self.needs.get(row, ())),

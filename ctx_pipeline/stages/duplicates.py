@@ -191,9 +191,12 @@ def fold_duplicates(candidates: Sequence[Candidate]) -> None:
 def fold_near_duplicates(candidates: Sequence[Candidate], reader: ArtifactReader) -> None:
     """Of prose that says the same, keep the highest authority, then trust, then the newest, then score, then id."""
     groups: dict[tuple[int, int], list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
-        if candidate.twins >= 0 and candidate.excluded is None and not candidate.protected:
-            groups[candidate.twins, int(reader.fold_key[candidate.row])].append(candidate)
+    rows = np.asarray([candidate.row for candidate in candidates], np.intp)
+    twins = reader.twins[rows]
+    for at in np.flatnonzero(twins >= 0).tolist():
+        candidate = candidates[at]
+        if candidate.excluded is None and not candidate.protected:
+            groups[int(twins[at]), int(reader.fold_key[candidate.row])].append(candidate)
     for group in groups.values():
         if len(group) > 1:
             _fold_group(group, reader)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, Trust
 from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock
@@ -60,62 +60,67 @@ class Case:
     """When each source was last read, in microseconds."""
     request: ContextRequest
     periods: Sequence[Period] = ()
+    spans: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    """What each row is about, in microseconds, half-open and empty for nothing; only with periods."""
     target: int
     """Tokens that the pack aims for."""
 
 
-def score(candidates: Sequence[Candidate], case: Case) -> None:
+def add_scores(candidates: Sequence[Candidate], case: Case) -> None:
     """Fill in the features and the score of candidates that come from the index and have their relevance.
 
     `period_fit` is a feature only of a request that names a period. `cost` and `conflict_risk` are taken away.
     """
-    weights = case.policy.weights
+    weigh = case.policy.weights
+    w_relevance, w_authority, w_freshness = weigh.relevance, weigh.authority, weigh.freshness
+    w_confidence, w_dependency, w_fit, w_recency = weigh.confidence, weigh.dependency, weigh.task_fit, weigh.recency
+    w_period, w_cost, w_risk = weigh.period_fit, weigh.cost, weigh.conflict_risk
     fit = {**FIT.get(case.request.phase, {}), **case.policy.fit}
-    spans = [(period.start_micros, period.end_micros) for period in case.periods]
+    periods = [(period.start_micros, period.end_micros) for period in case.periods]
     highest = _highest(candidates)
-    now, refreshed = case.clock.at, case.refreshed
+    now, refreshed, target, exclude_stale = case.clock.at, case.refreshed, case.target, case.policy.exclude_stale
     for candidate in candidates:
-        relevance = candidate.features["relevance"]
-        if GLOSSARY in candidate.discovered_by and relevance < NAMED_RELEVANCE:
+        relevance, confidence = candidate.features["relevance"], candidate.confidence
+        found = candidate.discovered_by
+        if GLOSSARY in found and relevance < NAMED_RELEVANCE:
             relevance = NAMED_RELEVANCE
         verified, dated, window = candidate.verified_at, candidate.dated_at, candidate.fail_after
         age = now - (verified if verified > ALWAYS else refreshed.get(candidate.source, now))
-        half_life = window if 0 < window < NEVER else FRESHNESS_HALF_LIFE
-        freshness = 0.5 ** (age / half_life) if age > 0 else 1.0
+        freshness = 0.5 ** (age / (window if 0 < window < NEVER else FRESHNESS_HALF_LIFE)) if age > 0 else 1.0
         recency = NEUTRAL if dated <= ALWAYS else 0.5 ** ((now - dated) / RECENCY_HALF_LIFE) if dated < now else 1.0
         task_fit = 1.0 if candidate.tailored else fit.get(candidate.kind, NEUTRAL)
-        cost = min(1.0, candidate.tokens[0] / case.target)
+        cost = min(1.0, candidate.tokens[0] / target)
         risk = _conflict_risk(candidate, highest)
         authority = candidate.authority / 100
-        dependency = 1.0 if DEPENDENCY in candidate.discovered_by else 0.0
+        dependency = 1.0 if DEPENDENCY in found else 0.0
+        score = (
+            w_relevance * relevance
+            + w_authority * authority
+            + w_freshness * freshness
+            + w_confidence * confidence
+            + w_dependency * dependency * relevance
+            + w_fit * task_fit
+            + w_recency * recency
+            - w_cost * cost
+            - w_risk * risk
+        )
         features = {
             "relevance": relevance,
             "authority": authority,
             "freshness": freshness,
-            "confidence": candidate.confidence,
+            "confidence": confidence,
             "dependency": dependency,
             "task_fit": task_fit,
             "recency": recency,
             "cost": cost,
             "conflict_risk": risk,
         }
-        candidate.score = (
-            weights.relevance * relevance
-            + weights.authority * authority
-            + weights.freshness * freshness
-            + weights.confidence * candidate.confidence
-            + weights.dependency * dependency * relevance
-            + weights.task_fit * task_fit
-            + weights.recency * recency
-            - weights.cost * cost
-            - weights.conflict_risk * risk
-        )
-        if spans:
-            features["period_fit"] = period_fit = _period_fit(candidate, spans)
-            candidate.score += weights.period_fit * period_fit
-        candidate.features = features
+        if periods:
+            features["period_fit"] = period_fit = _period_fit(case.spans[candidate.row], periods)
+            score += w_period * period_fit
+        candidate.features, candidate.score = features, score
         candidate.stale = window < NEVER and age > window
-        if candidate.stale and case.policy.exclude_stale:
+        if candidate.stale and exclude_stale:
             candidate.excluded = Exclusion.STALE
 
 
@@ -133,16 +138,18 @@ def _conflict_risk(candidate: Candidate, highest: Mapping[int, int]) -> float:
 
     A half for what nobody has verified or vouches for, a half for what has a rival of higher authority.
     """
-    unverified = candidate.kind == _MEMORY and candidate.authority < _UNVERIFIED_BELOW
-    risk = 0.5 if unverified or candidate.trust in _LOW_TRUST else 0.0
+    if candidate.trust in _LOW_TRUST or (candidate.authority < _UNVERIFIED_BELOW and candidate.kind == _MEMORY):
+        risk = 0.5
+    else:
+        risk = 0.0
     if candidate.subject >= 0 and highest[candidate.subject] > candidate.authority:
         risk += 0.5
     return risk
 
 
-def _period_fit(candidate: Candidate, spans: Sequence[tuple[int, int]]) -> float:
+def _period_fit(span: tuple[int, int], periods: Sequence[tuple[int, int]]) -> float:
     """Return the largest share of an item's own time that lies in one of the periods, in microseconds."""
-    first, last = candidate.spans
+    first, last = span
     if first >= last:
         return 0.0
-    return max(max(0, min(last, end) - max(first, start)) / (last - first) for start, end in spans)
+    return max(max(0, min(last, end) - max(first, start)) / (last - first) for start, end in periods)

@@ -74,8 +74,8 @@ def resolve(text: str, at: int) -> tuple[Period, ...]:
 
 def shown(periods: Sequence[Period], at: int) -> str:
     """Return what a model is told of the periods."""
-    lines = [f"Time words of the task, in UTC, end exclusive (today is {from_micros(at):%Y-%m-%d}):"]
-    lines += [f'- "{period.text}" = {_moment(period.start)} .. {_moment(period.end)}' for period in periods]
+    lines = [f"Today is {from_micros(at):%Y-%m-%d}. In UTC, end exclusive:"]
+    lines += [f'"{period.text}" = {_moment(period.start)} .. {_moment(period.end)}' for period in periods]
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN
 from ctx_pipeline.stages.discover import DEPENDENCY, LEXICAL, NEIGHBOUR_DECAY, VECTOR
 from ctx_pipeline.stages.duplicates import fold_duplicates, fold_near_duplicates, mark_columns
-from ctx_pipeline.stages.features import Case, score
+from ctx_pipeline.stages.features import Case, add_scores
 from ctx_pipeline.stages.periods import Period, named_span
 from ctx_pipeline.stages.related import lift_related, link_columns, spread_chunks
 from ctx_pipeline.stages.rerank import rerank
@@ -126,8 +126,17 @@ def serve(
     lift_related(indexed)
     if reranker is not None:
         rerank(indexed, request.task.text, view.reader, reranker)
-    case = Case(policy=policy, clock=clock, refreshed=refreshed, request=request, periods=periods, target=target)
-    score(indexed, case)
+    rows = [candidate.row for candidate in indexed] if periods else []
+    case = Case(
+        policy=policy,
+        clock=clock,
+        refreshed=refreshed,
+        request=request,
+        periods=periods,
+        spans=dict(zip(rows, view.reader.spans(rows), strict=True)),
+        target=target,
+    )
+    add_scores(indexed, case)
     for candidate in alive:
         if candidate.row == REQUEST_ROW:
             candidate.features = {"relevance": 1.0}

@@ -138,7 +138,7 @@ def test_the_model_is_told_what_a_time_word_means_and_the_pack_keeps_it(tmp_path
 def test_without_a_time_word_nothing_of_it_is_in_the_pack(tmp_path: Path):
     pack, traces = assembled(make_project(tmp_path, [make_item("a", "gmv", title="GMV 2026-10")]), "gmv, it may be")
     assert pack.periods == ()
-    assert "Time words" not in pack.render("text")
+    assert "Today is" not in pack.render("text")
     assert all("period_fit" not in trace.features for trace in traces.values())
 
 

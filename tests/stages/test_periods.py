@@ -273,8 +273,7 @@ def test_the_last_day_of_a_month_and_a_leap_day_do_not_move_a_period():
 
 def test_what_the_model_is_told_names_today_and_the_end_as_exclusive():
     assert shown(resolve("GMV last month", MONDAY), MONDAY) == (
-        "Time words of the task, in UTC, end exclusive (today is 2026-11-30):\n"
-        '- "last month" = 2026-10-01 .. 2026-11-01'
+        'Today is 2026-11-30. In UTC, end exclusive:\n"last month" = 2026-10-01 .. 2026-11-01'
     )
 
 
