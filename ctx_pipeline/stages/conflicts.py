@@ -26,7 +26,7 @@ REPLACED_SHARE = 0.95
 MAX_ASKED = 4
 """Sides that a question names."""
 
-_CAUTION: dict[ConflictAction, int] = {"resolve": 0, "show_both": 1, "ask": 2}
+_CAREFUL_FIRST: tuple[ConflictAction, ...] = ("ask", "show_both", "resolve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +138,16 @@ def _resolve(
     rivals = [candidate for candidate, other in sides[1:] if other != value]
     subject = _subject(group, sides, case)
     action = _action(subject, rivals, case)
-    reasons = {id(rival): _deciding(winner, rival, case) for rival in rivals}
-    equal = [rival for rival in rivals if reasons[id(rival)] is None]
-    lost = [rival for rival in rivals if reasons[id(rival)] is not None]
+    judged: list[tuple[Candidate, Criterion | None]] = [(rival, _deciding(winner, rival, case)) for rival in rivals]
+    equal = [rival for rival, reason in judged if reason is None]
     if action == "resolve":
-        for rival in lost:
-            _leave_out(rival, winner, reasons[id(rival)], candidates, request)
+        for rival, reason in judged:
+            if reason is not None:
+                _leave_out(rival, winner, reason, candidates, request)
     _lift([candidate for candidate, _ in sides], case)
-    if equal or action == "ask":
+    first = judged[0][1]
+    if equal or first is None or action == "ask":
         return _question(subject, [winner, *allies, *rivals], [winner, *(equal or rivals)], equal=bool(equal))
-    first = reasons[id(rivals[0])]
-    assert first is not None, "no rival is equal"
     losers = tuple(_side(rival) for rival in rivals)
     return ConflictRecord(subject=subject, winner=_side(winner), losers=losers, reason=first)
 
@@ -156,7 +155,7 @@ def _resolve(
 def _leave_out(
     loser: Candidate,
     winner: Candidate,
-    reason: Criterion | None,
+    reason: Criterion,
     candidates: Sequence[Candidate],
     request: ContextRequest,
 ) -> None:
@@ -192,8 +191,9 @@ def _action(subject: str, rivals: Sequence[Candidate], case: _Case) -> ConflictA
     prefixes = [name for name in case.actions if ":" in name and subject.startswith(name)]
     if prefixes:
         return case.actions[max(prefixes, key=len)]
-    said = [case.actions[rival.kind] for rival in rivals if rival.kind in case.actions]
-    return max(said, key=lambda action: _CAUTION[action], default="resolve")
+    said: list[ConflictAction] = [case.actions[rival.kind] for rival in rivals if rival.kind in case.actions]
+    usual: ConflictAction = "resolve"
+    return next((action for action in _CAREFUL_FIRST if action in said), usual)
 
 
 def _question(subject: str, sides: Sequence[Candidate], asked: Sequence[Candidate], *, equal: bool) -> ConflictRecord:

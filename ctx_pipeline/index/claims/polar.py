@@ -119,7 +119,7 @@ automatic: automatically 自动
 local time: 当地时间
 cst: 北京时间
 """
-_SAME: Final = {
+_SAME: Final[dict[str, str]] = {
     other.replace("_", " "): name
     for name, _, others in (line.partition(":") for line in _SAME_LINES.strip().splitlines())
     for other in others.split()
@@ -133,7 +133,8 @@ _SET = {
 def opposites(text: str) -> Iterator[Found]:
     """Yield which word of a set a short clause uses; the rest of it has to agree to the word."""
     for name, pattern in _SET.items():
-        found = pattern.findall(text)
+        found: list[str] = pattern.findall(text)
         if len(found) == 1 and 2 <= len(words(text)) <= MAX_POLAR_WORDS:
-            word = found[0].removesuffix("s") if found[0].removesuffix("s") in _DAYS else found[0]
+            day = found[0].removesuffix("s")
+            word = day if day in _DAYS else found[0]
             yield Found(f"one:{name}", _SAME.get(word, word), pattern.sub(" ", text))
