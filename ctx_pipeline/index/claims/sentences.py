@@ -37,6 +37,14 @@ _PAST = re.compile(
 )
 _MONTHS = "january|february|march|april|june|july|august|september|october|november|december"
 _NUMBERS = re.compile(rf"(?:19|20)\d\d|\bq[1-4]\b|\b(?:{_MONTHS})\b|[一二三四]季度|\d{{1,2}}\s?月")
+_TURNED: Final = (
+    (
+        re.compile(r"\bin (?:the )?table ([a-z_]\w*),? (?:the )?(?:column|field) ([a-z_]\w*)"),
+        r"column \2 of table \1",
+    ),
+    (re.compile(r"^\s*to (?:get|compute|calculate|obtain) (.+?), divide (.+?) by (.+)$"), r"\1 = \2 / \3"),
+)
+"""Sentences with a comma in the middle of what they claim, put straight."""
 _EDITION = re.compile(r"(?:19|20)\d\d\s?(?:版|edition|version)")
 
 
@@ -102,6 +110,8 @@ def _blocks(text: str) -> Iterator[str]:
 
 def _of_sentence(sentence: str, scope: tuple[str, ...], *, loose: bool) -> Iterator[Clause]:
     sentence = _SINCE.sub(" ", sentence)
+    for pattern, plain in _TURNED:
+        sentence = pattern.sub(plain, sentence)
     asides = [part for match in _ASIDE.finditer(sentence) for part in match.groups() if part]
     limits = [part for part in asides if _LIMITS.match(part.strip()) or _NUMBERS.search(part)]
     said = _COLON.sub(r"\1 = ", _ASIDE.sub(" ", sentence))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.index.claims.words import CONCEPTS, folded, is_filler, is_mark, is_verb, words
+from ctx_pipeline.index.claims.words import CONCEPTS, folded, is_filler, is_limiter, is_mark, is_verb, words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,17 +112,37 @@ def _name(text: str) -> str:
 
 
 def _limits_before(part: Sequence[str]) -> list[str]:
-    """Return what limits a subject before it is named: all but who says so, and verbs."""
+    """Return what limits a subject before it is named: words that touch it, `for` and `in` what, whom and where."""
     start = max((at + 1 for at, word in enumerate(part) if word == "<that"), default=0)
-    return [word for word in part[start:] if not is_verb(word)]
+    part = part[start:]
+    touching = next((at for at in range(len(part), 0, -1) if is_mark(part[at - 1]) or is_verb(part[at - 1])), 0)
+    found = [word for word in part[:touching] if is_limiter(word)]
+    found.extend(part[touching:])
+    for at, word in enumerate(part):
+        if word == "<for":
+            found.extend(_named_after(part[at + 1 :]))
+    return found
+
+
+def _named_after(part: Sequence[str]) -> list[str]:
+    """Return the words up to the next small word, after an article."""
+    found: list[str] = []
+    for at, word in enumerate(part):
+        if is_mark(word) and (at > 0 or word != "_"):
+            break
+        if is_verb(word):
+            break
+        if word != "_":
+            found.append(word)
+    return found
 
 
 def _limits_after(part: Sequence[str]) -> list[str]:
     """Return what limits a subject after its name: how the name goes on, `for` and `in` what, other quantities."""
-    found: list[str] = []
-    taking = True
+    found = _head(part)
+    taking = False
     after_value = False
-    for word in part:
+    for at, word in enumerate(part):
         if word == "<for":
             taking = True
         elif word == "<of":
@@ -131,11 +151,21 @@ def _limits_after(part: Sequence[str]) -> list[str]:
         elif word in ("<is", "<q", "<that") or (is_verb(word) and not is_mark(word)):
             taking = False
         elif word == "_":
-            taking = taking and bool(found or part[0] in ("<for", "<of"))
+            taking = taking and part[at - 1] in ("<for", "<of")
         elif taking or word[0] == "#" or "=" in word:
             found.append(word)
         after_value = word == "<q"
     return found
+
+
+def _head(part: Sequence[str]) -> list[str]:
+    """Return how a name goes on: `refund window review` is another thing; a single Chinese character is a verb."""
+    found: list[str] = []
+    for word in part:
+        if is_mark(word) or is_verb(word) or word[0] == "#" or "=" in word:
+            break
+        found.append(word)
+    return [] if len(found) == 1 and not found[0].isascii() else found
 
 
 def _is_telling(name: str) -> bool:
