@@ -13,6 +13,7 @@ from bench.conflicts import verdict
 from ctx_pipeline.contracts import ContextDecisionTrace, ContextItem, ContextPack, ContextRequest, ItemKind, Task, Trust
 from tests.artifacts import ANA, NOW, append_overlay, make_item, make_project, open_project, overlay
 
+ALL = "[policy]\nmin_relevance = 0.0\n"
 ASK = "refund window 退款期限"
 
 
@@ -100,7 +101,7 @@ def test_of_three_sides_one_wins_and_those_that_agree_with_it_stay(tmp_path: Pat
         "w", "refund window: a term", kind=ItemKind.GLOSSARY, title="refund window", synonyms=("退款期限",),
         subject="policy:refund-window", source="words",
     )  # fmt: skip
-    pack, traces = assembled(make_project(tmp_path, [*items, glossary]))
+    pack, traces = assembled(make_project(tmp_path, [*items, glossary], head=ALL))
     (conflict,) = pack.conflicts
     assert conflict.winner is not None
     assert conflict.winner.title == "a"
@@ -114,7 +115,7 @@ def test_what_has_lost_pushes_out_nothing(tmp_path: Path):
         update={"content": "The refund window is 14 days. Refunds are paid within 3 days.", "content_hash": ""}
     )
     weak = make_item("c", "Refunds are paid within 9 days.", authority=50)
-    pack, _ = assembled(make_project(tmp_path, [page("a", 30, authority=90), loser, weak]))
+    pack, _ = assembled(make_project(tmp_path, [page("a", 30, authority=90), loser, weak], head=ALL))
     assert shown(pack) == {"a", "c"}
     assert [conflict.winner.title for conflict in pack.conflicts if conflict.winner] == ["a"]
 
@@ -127,19 +128,23 @@ def test_the_last_of_a_required_kind_stays_though_it_loses(tmp_path: Path):
 
 
 def test_the_other_side_is_found_where_the_question_finds_one_alone(tmp_path: Path):
-    metric = make_item(
-        "gmv", "metric: gmv\ndescription: refunds excluded", kind=ItemKind.METRIC, title="gmv", authority=100,
-        source="registry", synonyms=("成交总额",),
-    )  # fmt: skip
-    memory = make_item("m", "成交总额包含退款。", kind=ItemKind.MEMORY, authority=40, source="notes")
-    fillers = [make_item(f"f{n}", f"成交总额退款说明第{n}页") for n in range(12)]
-    home = make_project(tmp_path, [metric, memory, *fillers], head="[policy]\ncandidate_limit = 4\n")
-    pack, traces = assembled(home, "成交总额包含退款")
-    assert traces["gmv"].discovered_by == ("claim",)
-    assert traces["gmv"].parent_item_id == "memory:notes/m"
+    words = make_item(
+        "w",
+        "refund window: a term",
+        kind=ItemKind.GLOSSARY,
+        title="refund window",
+        synonyms=("退款期限",),
+        source="words",
+    )
+    sides = [make_item("a", "The refund window is 30 days.", authority=90), make_item("b", "退款期限为14天。")]
+    fillers = [make_item(f"f{n}", f"退款期限说明第{n}页") for n in range(12)]
+    home = make_project(tmp_path, [words, *sides, *fillers], head="[policy]\ncandidate_limit = 3\n")
+    pack, traces = assembled(home, "退款期限为14天")
+    assert traces["a"].discovered_by == ("claim",)
+    assert traces["a"].parent_item_id == "document:handbook/b"
     assert pack.conflicts[0].winner is not None
-    assert "gmv" in shown(pack)
-    assert "m" not in shown(pack)
+    assert "a" in shown(pack)
+    assert "b" not in shown(pack)
 
 
 def test_a_side_that_may_not_be_seen_is_neither_found_nor_named(tmp_path: Path):

@@ -124,8 +124,8 @@ amount stand equal last run remain come sit span extend extended change move rai
 shorten lengthen adjust set fix define agree decide enjoy receive grant offer give get have use need compute calculate
 measure report derive work figure express know learn remember expect become be make keep hold stay state mention quote
 list name call give go see put bring take apply allow provide enforce follow treat went rose fell grew came became got
-had made took gave kept held stood ran cut climb drop jump start end stop require demand want like happen mean show count
-cap limited has have been will would can could may might must shall should do does did specify
+had made took gave kept held stood ran cut climb drop jump start end stop require demand want like happen mean show
+count cap limited has have been will would can could may might must shall should do does did specify
 """
 """What is done with a value: it does not matter which of them a text says between a named subject and its value."""
 _LIMITERS: Final = """
