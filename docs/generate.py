@@ -251,6 +251,7 @@ def _tables() -> list[tuple[str, type[BaseModel], str]]:
         ("[[sources]]", config.SourceConfig, "See [add a source](../how-to/add-a-source.md)."),
         ("[policy]", config.PolicySection, ""),
         ("[policy.weights]", contracts.RankWeights, "The score of an item is the weighted sum of its features."),
+        ("[policy.conflicts]", contracts.ConflictPolicy, "See [conflicts](../explanation/conflicts.md)."),
         ("[policy.sources.NAME]", contracts.SourcePolicy, "`NAME` is that of a source, or a kind; the source wins."),
         ("[policy.sources.NAME.scope]", contracts.SourceScope, ""),
         ("[[policy.rules]]", contracts.PolicyRule, "See [write a policy](../how-to/write-a-policy.md)."),
@@ -297,6 +298,7 @@ def _kind_in_config(key: str, info: FieldInfo) -> str:
 
 _ANCHORS = {
     "WeightChange": "policyweights",
+    "ConflictPolicy": "policyconflicts",
     "SourcePolicy": "policysourcesname",
     "SourceScope": "policysourcesnamescope",
     "PolicyRule": "policyrules",
@@ -349,6 +351,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "What packs are made by, and what a build reports.",
         (
             *("ContextPolicy", "RankWeights", "PolicyRule", "PolicyCase", "PolicyChange", "WeightChange"),
+            "ConflictPolicy",
             *("SourcePolicy", "SourceScope", "ModelProfile"),
             *("BuildReport", "IndexPin", "SourceReport", "SourceFile", "FileError"),
         ),

@@ -59,10 +59,29 @@ def test_whatever_a_new_field_says_changes_the_version():
         "order": ("evidence",),
         "rules": ({"when": {"risk": "high"}},),
         "sources": {"web": {"max_budget": 0.1}},
+        "conflicts": {"order": ("freshness",)},
     }
     assert said.keys() == set(ADDED)
     versions = {ContextPolicy.model_validate({key: value}).policy_version for key, value in said.items()}
     assert len(versions | {ContextPolicy().policy_version}) == len(ADDED) + 1
+
+
+def test_rules_from_before_conflicts_keep_the_version_of_their_policy():
+    assert policy({"when": {"risk": "high"}, "set": {"candidate_limit": 3}}).policy_version == "default@1.0.0+900901f6"
+
+
+def test_a_rule_changes_single_actions_of_conflicts_and_their_order_as_a_whole():
+    base = {"order": ("validity", "authority"), "actions": {"metric:": "resolve", "document": "show_both"}}
+    found = policy(
+        {"when": {"risk": "high"}, "set": {"conflicts": {"actions": {"metric:": "ask"}}}},
+        {"when": {"phase": "build"}, "set": {"conflicts": {"order": ("freshness",)}}},
+        conflicts=base,
+    )
+    assert resolve_policy(found, risk="high").conflicts.actions == {"metric:": "ask", "document": "show_both"}
+    assert resolve_policy(found, risk="high").conflicts.order == ("validity", "authority")
+    assert resolve_policy(found, phase="build").conflicts.order == ("freshness",)
+    assert resolve_policy(found, risk="high").origins == {"conflicts.actions.metric:": "risk=high"}
+    assert resolve_policy(ContextPolicy()).conflicts.order == ()
 
 
 def test_the_more_specific_rule_wins_wherever_it_stands_and_the_later_one_among_equals():
@@ -406,6 +425,9 @@ def test_the_default_policy_has_nothing_wrong(load: Callable[..., Path]):
         ('hard_gates = ["token_budget_ok"]\n', "gate_removed", "error"),
         ('[[rules]]\nwhen = {risk = "high"}\nset = {hard_gates = []}\n', "gate_removed", "error"),
         ("[sources.handbok]\nmax_budget = 5\n", "unknown_key", "error"),
+        ('[conflicts.actions]\ndocment = "ask"\n', "unknown_kind", "error"),
+        ('[[rules]]\nset = {conflicts = {actions = {metrics = "ask"}}}\n', "unknown_kind", "error"),
+        ('[conflicts]\norder = ["authority", "authority"]\n', "invalid_value", "error"),
         ("min_relevence = 0.5\n", "unknown_key", "error"),
         ("min_relevance = 5\n", "invalid_value", "error"),
     ],
@@ -426,6 +448,7 @@ def test_lint_names_what_is_wrong(load: Callable[..., Path], text: str, code: st
         '[[rules]]\nwhen = {phase = "build"}\nset = {candidate_limit = 6}\n',
         '[[rules]]\nset = {hard_gates = []}\n[[rules]]\nwhen = {risk = "high"}\nset = {hard_gates = '
         '["required_context_present", "sensitive_scope_ok", "token_budget_ok", "authority_order_valid"]}\n',
+        '[conflicts]\norder = ["validity"]\nactions = {"policy:" = "ask", document = "show_both"}\n',
         'required_types = ["observation", "document"]\n[sources.handbook]\nmax_budget = 0.2\n',
     ],
 )

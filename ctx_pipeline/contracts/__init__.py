@@ -35,6 +35,7 @@ from ctx_pipeline.contracts.pack import (
     SectionBudget,
 )
 from ctx_pipeline.contracts.policy import (
+    ConflictPolicy,
     ContextPolicy,
     PolicyCase,
     PolicyChange,
@@ -82,6 +83,7 @@ __all__ = [
     "BudgetReport",
     "BuildReport",
     "Capability",
+    "ConflictPolicy",
     "ConflictRecord",
     "ConflictSide",
     "ContextDecisionTrace",
