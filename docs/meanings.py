@@ -66,7 +66,7 @@ EXCLUSIONS = {
     "superseded": "A later version counts.",
     "stale": "Its source is past the fail window, and the policy excludes stale items.",
     "duplicate": "Another candidate has the same text.",
-    "conflict_lost": "Another candidate says otherwise of the same subject, with more authority, later validity or fresher.",
+    "conflict_lost": "Another candidate says otherwise of one subject, with more authority, later validity or fresher.",
     "low_rank": "It is far less relevant than the best hit, or its source loads on request only.",
     "over_budget": "There was no room left.",
     "gate_removed": "A preflight check took it out.",

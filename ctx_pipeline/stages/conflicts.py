@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import ConflictRecord, ConflictSide, ContextRequest, EffectivePolicy, Exclusion
@@ -38,6 +38,8 @@ class _Case:
     actions: Mapping[str, ConflictAction]
     refreshed: Mapping[str, int]
     relevance_weight: float
+    standings: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """By row, as far as they have been asked for."""
 
 
 @dataclass(slots=True)
@@ -100,29 +102,28 @@ def _document(candidate: Candidate) -> str:
     return candidate.item_id.partition("#")[0]
 
 
-def _fresh(candidate: Candidate, case: _Case) -> int:
-    verified = candidate.verified_at
-    return verified if verified > ALWAYS else case.refreshed.get(candidate.source, 0)
-
-
-def _standing(candidate: Candidate, case: _Case) -> dict[Criterion, int]:
-    return {
-        "authority": candidate.authority,
-        "validity": candidate.valid_from,
-        "freshness": _fresh(candidate, case),
-    }
+def _standing(candidate: Candidate, case: _Case) -> tuple[int, ...]:
+    """Return where a candidate stands by each criterion, in the order of the policy; more is stronger."""
+    known = case.standings.get(candidate.row)
+    if known is None:
+        verified = candidate.verified_at
+        values: dict[Criterion, int] = {
+            "authority": candidate.authority,
+            "validity": candidate.valid_from,
+            "freshness": verified if verified > ALWAYS else case.refreshed.get(candidate.source, 0),
+        }
+        known = case.standings[candidate.row] = tuple(values[criterion] for criterion in case.order)
+    return known
 
 
 def _precedence(candidate: Candidate, case: _Case) -> tuple[int | str, ...]:
-    standing = _standing(candidate, case)
-    return (*(-standing[criterion] for criterion in case.order), candidate.item_id, candidate.version)
+    return (*(-value for value in _standing(candidate, case)), candidate.item_id, candidate.version)
 
 
 def _deciding(winner: Candidate, other: Candidate, case: _Case) -> Criterion | None:
     """Return the first criterion by which the winner stands above another side; None where they are equal."""
-    left, right = _standing(winner, case), _standing(other, case)
-    for criterion in case.order:
-        if left[criterion] - right[criterion] >= (FRESHER_BY if criterion == "freshness" else 1):
+    for criterion, left, right in zip(case.order, _standing(winner, case), _standing(other, case), strict=True):
+        if left - right >= (FRESHER_BY if criterion == "freshness" else 1):
             return criterion
     return None
 
