@@ -193,8 +193,10 @@ def _action(subject: str, rivals: Sequence[Candidate], case: _Case) -> ConflictA
     if prefixes:
         return case.actions[max(prefixes, key=len)]
     said: list[ConflictAction] = [case.actions[rival.kind] for rival in rivals if rival.kind in case.actions]
-    usual: ConflictAction = "resolve"
-    return next((action for action in _CAREFUL_FIRST if action in said), usual)
+    for action in _CAREFUL_FIRST:
+        if action in said:
+            return action
+    return "resolve"
 
 
 def _question(subject: str, sides: Sequence[Candidate], asked: Sequence[Candidate], *, equal: bool) -> ConflictRecord:

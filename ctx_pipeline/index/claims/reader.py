@@ -30,14 +30,14 @@ class Contested:
         if not len(self._keys):
             return []
         where = np.asarray(rows, np.intp)
-        first = self._starts[where]
-        counts = self._starts[where + 1] - first
+        first: Any = self._starts[where]
+        counts: Any = self._starts[where + 1] - first
         have = np.flatnonzero(counts)
         if not len(have):
             return []
         first, counts = first[have], counts[have]
-        ends = np.cumsum(counts)
-        claims = np.arange(ends[-1]) + np.repeat(first - ends + counts, counts)
+        ends: Any = np.cumsum(counts)
+        claims: Any = np.arange(int(ends[-1])) + np.repeat(first - ends + counts, counts)
         positions = np.repeat(have, counts).tolist()
         return list(zip(positions, self._keys[claims].tolist(), self._values[claims].tolist(), strict=True))
 
