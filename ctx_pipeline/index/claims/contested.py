@@ -141,6 +141,7 @@ _LEAST_WORDS: Final = {
     "formula:literal": 4,
     "quantity": 2,
     "default": 2,
+    "one": 2,
 }
 
 

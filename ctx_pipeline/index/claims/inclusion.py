@@ -11,10 +11,11 @@ from ctx_pipeline.index.claims.words import words
 
 _IN = (
     r"includ(?:es?|ed|ing)|contain(?:s|ed|ing)?|counts? in|covers?|(?:(?:is|are) )?inclusive of|gross of|"
-    r"before deducting|takes? in|adds? in|counts"
+    r"before deduct(?:ing|ion of)|(?:measured|reported|counted) before|takes? in|adds? in|counts"
 )
 _OUT = (
-    r"exclud(?:es?|ed|ing)|omits?|leaves? out|(?:(?:is|are) )?exclusive of|net of|after deducting|deducts?|subtracts?|"
+    r"exclud(?:es?|ed|ing)|omits?|leaves? out|(?:(?:is|are) )?exclusive of|net of|after deduct(?:ing|ion of)|"
+    r"(?:measured|reported|counted) after|deducts?|subtracts?|"
     r"removes?|minus|ignores?|strips? out|without"
 )
 _OUT_PASSIVE = r"excluded|deducted|subtracted|removed|left out|omitted|netted out|ignored|stripped out"

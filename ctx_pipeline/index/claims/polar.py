@@ -62,7 +62,7 @@ _STATES = (
     "supported|available|refundable|eligible|encrypted|taxable|included|billable|deductible|transferable|returnable|"
     "public|valid|stored|logged|shared|covered|applicable|cached|compressed|unique|final|free"
 )
-_IS_STATE = re.compile(rf"\b{_IS} (?=(?:\w+ly )?(?:{_STATES})\b)")
+_IS_STATE = re.compile(rf"\b{_IS} (?=(?:\w+ly )?(?:{_STATES}|\w{{3,}}(?:ed|en))\b)")
 _POLAR_AGAIN = re.compile(r"\bnot\b|n't\b|\bnever\b|\bno\b|\bunless\b|\bonly\b|不|未|无|仅|只有|除非")
 MAX_POLAR_WORDS: Final = 14
 

@@ -32,9 +32,7 @@ _SINCE = re.compile(
     r"(?:自|从)?(?:19|20)\d\d\s?年(?:\s?\d{1,2}\s?月)?(?:\s?\d{1,2}\s?日)?起|(?:自|从)(?:19|20)\d\d(?:-\d\d){0,2}起"
 )
 """A beginning that has passed limits nothing today."""
-_PAST = re.compile(
-    r"\bused to\b|\b(?:previously|formerly|in the past|until|before)\b|以前|过去|曾经|曾|原来|之前|原先|旧版"
-)
+_PAST = re.compile(r"\bused to\b|\b(?:previously|formerly|in the past|until)\b|以前|过去|曾经|曾|原来|原先|旧版")
 _MONTHS = "january|february|march|april|june|july|august|september|october|november|december"
 _NUMBERS = re.compile(rf"(?:19|20)\d\d|\bq[1-4]\b|\b(?:{_MONTHS})\b|[一二三四]季度|\d{{1,2}}\s?月")
 _TURNED: Final = (

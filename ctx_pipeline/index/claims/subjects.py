@@ -137,6 +137,10 @@ def _named_after(part: Sequence[str]) -> list[str]:
     return found
 
 
+_EVERY = frozenset({"all", "everi", "each", "ani", "~全部", "~所有", "~每个"})
+"""What follows them limits nothing: `across all categories`."""
+
+
 def _limits_after(part: Sequence[str]) -> list[str]:
     """Return what limits a subject after its name: how the name goes on, `for` and `in` what, other quantities."""
     found = _head(part)
@@ -152,6 +156,8 @@ def _limits_after(part: Sequence[str]) -> list[str]:
             taking = False
         elif word == "_":
             taking = taking and part[at - 1] in ("<for", "<of")
+        elif taking and word in _EVERY:
+            taking = False
         elif taking or word[0] == "#" or "=" in word:
             found.append(word)
         after_value = word == "<q"

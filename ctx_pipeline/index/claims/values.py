@@ -42,12 +42,14 @@ _MODAL: Final = ("polar:require", "polar:permit")
 
 _DEFAULT = re.compile(
     r"\b(?:defaults? to|defaults?(?: value| setting)?(?: of)?\s*(?:is|:|=|was set to|is set to)|is by default|"
-    r"by default(?: is)?)\s+(?P<en>.+)$|(?:默认值?|缺省值?)(?:设置|设定)?\s*(?:为|是|:|=)?\s*(?P<zh>.+)$"
+    r"by default is)\s+(?P<en>.+)$|(?:默认值?|缺省值?)(?:设置|设定)?\s*(?:为|是|:|=)?\s*(?P<zh>.+)$"
 )
 _DEFAULT_OF = re.compile(
     r"^(?:the )?default (?:value |setting )?(?:of|for) (?P<what>.+?) (?:is|was)(?: set to)? (?P<en>.+)$"
 )
-_BY_DEFAULT = re.compile(r"^(?P<what>.+?) (?:is|are|stays?|remains?)(?: set to)? (?P<en>\S+) by default$")
+_BY_DEFAULT = re.compile(
+    r"^(?P<what>.+?) (?:is|are|stays?|remains?)(?: set to)? (?P<en>\S+) by default(?P<more>\s.+)?$"
+)
 _DEFAULT_FIRST = re.compile(
     r"^(?:by default|默认情况下|默认)\s*,?\s*(?P<what>.+?)\s*(?:is|are|为|是)\s*(?:set to )?(?P<en>\S+)$"
 )
@@ -62,7 +64,8 @@ def _default(text: str) -> Found | None:
         match = pattern.match(text)
         if match:
             value = _setting(match["en"])
-            return None if value is None else Found("default", value, match["what"])
+            more = match.groupdict().get("more") or ""
+            return None if value is None else Found("default", value, match["what"] + more)
     match = _DEFAULT.search(text)
     if match is None:
         return None
@@ -182,6 +185,9 @@ def _quantified(text: str) -> Iterator[Found]:
         if len(found) == 1 and found[0].dimension == "date":
             yield Found("quantity:date", found[0].value, _without(text, found), more=())
         return
+    if len(values) == 2 and _RAISED.match(text[values[0].end : values[1].start]):
+        values = values[1:]
+        found = [q for q in found if q.end <= values[0].end and q.start >= values[0].start]
     if len(values) > 3:
         return
     dates = tuple(f"@{q.value}" for q in found if q.dimension in ("year", "date"))
@@ -194,6 +200,8 @@ def _quantified(text: str) -> Iterator[Found]:
         yield Found(f"quantity:{one.dimension}", one.value, _without(text, found), more=more, event=event)
 
 
+_RAISED = re.compile(r"^\s*(?:提高|上调|增加|降低|下调|减少|调整|修改|改)?(?:到|至|为|成)\s*$|^\s*(?:up |down )?to\s*$")
+"""Between an old value and the new one."""
 _ONCE = re.compile(r"\b(?:was|were|did|had|has been|have been)\b")
 
 
