@@ -19,7 +19,7 @@ from typing import Literal
 from ctx_pipeline.contracts import ContextItem, ItemKind, Locator, Provenance, Scope, Sensitivity, Trust
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
-Half = Literal["tuned", "held_out"]
+Half = Literal["tuned", "held_out", "unseen"]
 FAMILIES = ("registry_memory", "documents", "versions", "languages")
 
 BRANDS = (
@@ -71,6 +71,29 @@ STATE = {
             "会上说{t}定为{v}，请知悉。",
         ),
     },
+    "unseen": {
+        "en": (
+            "{t} has been fixed at {v} by the board.",
+            "You can count on a {t} of {v}.",
+            "Our terms specify {v} as the {t}.",
+            "FYI the {t} equals {v}.",
+            "Per the wiki, the {t} is now {v}",
+            "- {t}: {v} (see the intranet)",
+            "Li mentioned that the {t} runs to {v}.",
+            "The current value for the {t} is {v}.",
+            "The {t} went up to {v}.",
+        ),
+        "zh": (
+            "{t}按规定应为{v}。",
+            "{t}现行标准是{v}。",
+            "公司规定的{t}是{v}。",
+            "据李说，{t}是{v}。",
+            "{t}达{v}。",
+            "- {t}：{v}（见内网）",
+            "记一下：{t}改成{v}了。",
+            "{t}不是别的，就是{v}。",
+        ),
+    },
 }
 OBJECTS = (
     ("refunds", "退款"),
@@ -102,6 +125,22 @@ INCLUDE = {
             ("{m}的口径包括{o}。", "{m}的口径不包括{o}。"),
         ),
     },
+    "unseen": {
+        "en": (
+            ("{m} also takes in {o}.", "{m} leaves out {o}."),
+            ("All {o} are counted in {m}.", "No {o} are counted in {m}."),
+            ("In {m} we include {o}.", "In {m} we do not include {o}."),
+            ("{o} go into {m}.", "{o} never go into {m}."),
+            ("{m}: {o} included", "{m}: {o} excluded"),
+            ("The figure for {m} covers {o}.", "The figure for {m} ignores {o}."),
+        ),
+        "zh": (
+            ("{m}统计时计入{o}。", "{m}统计时不计{o}。"),
+            ("{o}属于{m}。", "{o}不属于{m}。"),
+            ("{m}含{o}在内。", "{m}已剔除{o}。"),
+            ("{m}中有{o}。", "{m}中没有{o}。"),
+        ),
+    },
 }
 FORMULAS = {
     "tuned": {
@@ -111,6 +150,10 @@ FORMULAS = {
     "held_out": {
         "en": ("{m} is calculated as {a} divided by {b}.", "We define {m} as {a} over {b}.", "{m} := {a} / {b}"),
         "zh": ("{m}的计算公式为{a}除以{b}。", "{m}定义为{a}÷{b}。"),
+    },
+    "unseen": {
+        "en": ("{m} equals {a} divided by {b}.", "{m} is the ratio of {a} to {b}.", "To get {m}, divide {a} by {b}."),
+        "zh": ("{m}是{a}与{b}之比。", "用{a}除以{b}得到{m}。", "{m}={a}/{b}"),
     },
 }
 OPERANDS = (
@@ -138,10 +181,21 @@ SENTENCES = {
         ("{b}门店满{v}免配送费。", "yuan_zh"),
         ("{b}的审计日志保存{v}。", "day_zh"),
     ),
+    "unseen": (
+        ("Customers of {b} may cancel free of charge up to {v} before arrival.", "day"),
+        ("A {b} password expires every {v}.", "day"),
+        ("The maximum size of a {b} attachment is {v}.", "mb"),
+        ("{b} couriers wait {v} at the door.", "minute"),
+        ("{b} holds back {v} of every payout.", "percent"),
+        ("{b}的客服会在{v}内回复邮件。", "day_zh"),
+        ("购买{b}会员后{v}内可以无理由退款。", "day_zh"),
+        ("{b}每笔提现最低{v}。", "yuan_zh"),
+    ),
 }
 VARIED = {
     "tuned": ("{s}", "Currently, {s}", "{s}"),
     "held_out": ("Please note: {s}", "{s} This was checked with the team.", "Please note that {s}"),
+    "unseen": ("As a rule, {s}", "Update: {s}", "{s} Ask Li if unsure."),
 }
 POLAR = {
     "tuned": (
@@ -161,6 +215,19 @@ POLAR = {
         ("By default the {b} parser is strict.", "By default the {b} parser is lenient."),
         ("{b}的并发数默认为八。", "{b}的并发数默认值是16。"),
     ),
+    "unseen": (
+        ("{b} invoices can be edited after approval.", "{b} invoices cannot be edited after approval."),
+        ("{b} stores personal data.", "{b} does not store personal data."),
+        (
+            "Deleting {b} records requires a second approval.",
+            "Deleting {b} records does not require a second approval.",
+        ),
+        ("Two-factor login is enabled for {b} by default.", "Two-factor login is disabled for {b} by default."),
+        ("{b}的密码必须包含数字。", "{b}的密码无需包含数字。"),
+        ("{b}的日志默认加密。", "{b}的日志默认不加密。"),
+        ("{b} reports are sent every Monday.", "{b} reports are sent every Friday."),
+        ("{b}数据集对外公开。", "{b}数据集对外不公开。"),
+    ),
 }
 TYPES = (
     ("VARCHAR", "a string", "字符串"),
@@ -175,6 +242,13 @@ COLUMNS = {
         "The column {f} of table {tb} is {w}.",
         "{tb} 表的 {f} 字段类型为{z}。",
         "Careful, {c} holds {w}.",
+    ),
+    "unseen": (
+        "{c} has type {t}.",
+        "In table {tb}, column {f} is {w}.",
+        "{tb}.{f} 字段存的是{z}。",
+        "The data type of column {f} in {tb} is {t}.",
+        "{c}: {t}",
     ),
 }
 
@@ -281,7 +355,10 @@ class _Maker:
         """Return a name that no other case has, in both languages, and as an id."""
         self.number += 1
         first = BRANDS[self.number % len(BRANDS)]
-        second = BRANDS[(self.number + (1 if self.half == "tuned" else 15) + self.number // len(BRANDS)) % len(BRANDS)]
+        second = BRANDS[
+            (self.number + {"tuned": 1, "held_out": 11, "unseen": 21}[self.half] + self.number // len(BRANDS))
+            % len(BRANDS)
+        ]
         zh = BRANDS_ZH[BRANDS.index(first)] + BRANDS_ZH[BRANDS.index(second)]
         return f"{first} {second}", zh, f"{self.half[0]}{self.number}"
 
@@ -495,7 +572,7 @@ def negative(make: _Maker) -> ConflictCase:
 def cases(count: int, seed: int = 7) -> Iterator[ConflictCase]:
     """Yield `count` contradictions of each family and half, and as many pairs that are none in all."""
     makers = {"registry_memory": registry_memory, "documents": documents, "versions": versions, "languages": languages}
-    halves: tuple[Half, ...] = ("tuned", "held_out")
+    halves: tuple[Half, ...] = ("tuned", "held_out", "unseen")
     for half in halves:
         make = _Maker(seed, half)
         for family in FAMILIES:

@@ -125,8 +125,8 @@ def _write_project(home: Path, corpora: Path) -> None:
     migrated = "dsi_manifests/tests/fixtures/semantic_manifest_yamls/measure_migrated_manifest"
     sources.append(_source("dsi_migrated", "semantic_registry", str(corpora / migrated)))
     sources.append(_source("osi", "semantic_registry", str(corpora / "osi/examples")))
-    for product in _write_metric_hub(home, corpora):
-        sources.append(_source(f"hub_{product}", "semantic_registry", f"hub/{product}"))
+    products = _write_metric_hub(home, corpora)
+    sources.extend(_source(f"hub_{product}", "semantic_registry", f"hub/{product}") for product in products)
     for database in DATABASES:
         make_database(home / "warehouse" / f"{database}.duckdb", corpora / f"bird_mini_dev/schemas/{database}.sql")
         sources.append(_source(database, "schema_metadata", f"warehouse/{database}.duckdb"))
@@ -134,8 +134,7 @@ def _write_project(home: Path, corpora: Path) -> None:
     _write_memories(home / "memories", corpora)
     _write_mails(home / "mails", corpora)
     sources.append(_source("evidence", "memories", "memories/evidence.jsonl"))
-    for scenario in SCENARIOS:
-        sources.append(_source(f"talk_{scenario}", "memories", f"memories/{scenario}.jsonl"))
+    sources.extend(_source(f"talk_{name}", "memories", f"memories/{name}.jsonl") for name in SCENARIOS)
     for name, path in (
         ("faq", "faq"),
         ("mails", "mails"),

@@ -58,7 +58,7 @@ def report(total: Counter[tuple[str, str]], found: Counter[tuple[str, str]], rig
             print(f"{name}  false {found[key] / total[key]:.3f}")
         else:
             print(f"{name}  found {found[key] / total[key]:.3f}  resolved {right[key] / total[key]:.3f}")
-    for half in ("tuned", "held_out"):
+    for half in ("tuned", "held_out", "unseen"):
         if all(key[1] != half for key in total):
             continue
         real = [key for key in total if key[1] == half and not key[0].startswith("no:")]
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=50, help="contradictions of each family and half")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--show", action="store_true", help="print what is missed and what is wrong")
-    parser.add_argument("--half", choices=("tuned", "held_out"), help="only this half")
+    parser.add_argument("--half", choices=("tuned", "held_out", "unseen"), help="only this half")
     parser.add_argument("--corpora", type=Path, help="a folder with the public corpora")
     parser.add_argument("--out", type=Path, default=Path("conflicts.jsonl"), help="where conflicts to judge go")
     options = parser.parse_args()

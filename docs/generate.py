@@ -252,6 +252,7 @@ def _tables() -> list[tuple[str, type[BaseModel], str]]:
         ("[policy]", config.PolicySection, ""),
         ("[policy.weights]", contracts.RankWeights, "The score of an item is the weighted sum of its features."),
         ("[policy.tools]", contracts.ToolRules, "See [look after tools](../how-to/look-after-tools.md)."),
+        ("[policy.conflicts]", contracts.ConflictPolicy, "See [conflicts](../explanation/conflicts.md)."),
         ("[policy.sources.NAME]", contracts.SourcePolicy, "`NAME` is that of a source, or a kind; the source wins."),
         ("[policy.sources.NAME.scope]", contracts.SourceScope, ""),
         ("[[policy.rules]]", contracts.PolicyRule, "See [write a policy](../how-to/write-a-policy.md)."),
@@ -299,6 +300,7 @@ def _kind_in_config(key: str, info: FieldInfo) -> str:
 _ANCHORS = {
     "WeightChange": "policyweights",
     "ToolRules": "policytools",
+    "ConflictPolicy": "policyconflicts",
     "SourcePolicy": "policysourcesname",
     "SourceScope": "policysourcesnamescope",
     "PolicyRule": "policyrules",
@@ -352,6 +354,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "What packs are made by, and what a build reports.",
         (
             *("ContextPolicy", "RankWeights", "PolicyRule", "PolicyCase", "PolicyChange", "WeightChange", "ToolRules"),
+            "ConflictPolicy",
             *("SourcePolicy", "SourceScope", "ModelProfile"),
             *("BuildReport", "IndexPin", "SourceReport", "SourceFile", "FileError"),
         ),

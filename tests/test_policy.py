@@ -87,6 +87,20 @@ def test_a_rule_that_says_nothing_in_a_new_field_keeps_the_version_of_its_policy
     assert len({policy(rule).policy_version for rule in (before, *after)}) == len(said) + 1
 
 
+def test_a_rule_changes_single_actions_of_conflicts_and_their_order_as_a_whole():
+    base = {"order": ("validity", "authority"), "actions": {"metric:": "resolve", "document": "show_both"}}
+    found = policy(
+        {"when": {"risk": "high"}, "set": {"conflicts": {"actions": {"metric:": "ask"}}}},
+        {"when": {"phase": "build"}, "set": {"conflicts": {"order": ("freshness",)}}},
+        conflicts=base,
+    )
+    assert resolve_policy(found, risk="high").conflicts.actions == {"metric:": "ask", "document": "show_both"}
+    assert resolve_policy(found, risk="high").conflicts.order == ("validity", "authority")
+    assert resolve_policy(found, phase="build").conflicts.order == ("freshness",)
+    assert resolve_policy(found, risk="high").origins == {"conflicts.actions.metric:": "risk=high"}
+    assert resolve_policy(ContextPolicy()).conflicts.order == ()
+
+
 def test_the_more_specific_rule_wins_wherever_it_stands_and_the_later_one_among_equals():
     found = policy(
         {"name": "both", "when": {"phase": "build", "risk": "high"}, "set": {"candidate_limit": 1}},
@@ -471,6 +485,9 @@ def test_the_default_policy_has_nothing_wrong(load: Callable[..., Path]):
         ("[[rules]]\nset = {fusion = {tool = 0.9}}\n", "fusion_without_source", "warning"),
         ("[fusion]\ntools = 0.9\n", "invalid_value", "error"),
         ("[sources.handbok]\nmax_budget = 5\n", "unknown_key", "error"),
+        ('[conflicts.actions]\ndocment = "ask"\n', "unknown_kind", "error"),
+        ('[[rules]]\nset = {conflicts = {actions = {metrics = "ask"}}}\n', "unknown_kind", "error"),
+        ('[conflicts]\norder = ["authority", "authority"]\n', "invalid_value", "error"),
         ("min_relevence = 0.5\n", "unknown_key", "error"),
         ("min_relevance = 5\n", "invalid_value", "error"),
     ],
@@ -491,6 +508,7 @@ def test_lint_names_what_is_wrong(load: Callable[..., Path], text: str, code: st
         '[[rules]]\nwhen = {phase = "build"}\nset = {candidate_limit = 6}\n',
         '[[rules]]\nset = {hard_gates = []}\n[[rules]]\nwhen = {risk = "high"}\nset = {hard_gates = '
         '["required_context_present", "sensitive_scope_ok", "token_budget_ok", "authority_order_valid"]}\n',
+        '[conflicts]\norder = ["validity"]\nactions = {"policy:" = "ask", document = "show_both"}\n',
         'required_types = ["observation", "document"]\n[sources.handbook]\nmax_budget = 0.2\n',
         "[fusion]\ndocument = 1\n",
     ],

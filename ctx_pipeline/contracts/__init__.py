@@ -36,6 +36,7 @@ from ctx_pipeline.contracts.pack import (
     SectionBudget,
 )
 from ctx_pipeline.contracts.policy import (
+    ConflictPolicy,
     ContextPolicy,
     PolicyCase,
     PolicyChange,
@@ -84,6 +85,7 @@ __all__ = [
     "BudgetReport",
     "BuildReport",
     "Capability",
+    "ConflictPolicy",
     "ConflictRecord",
     "ConflictSide",
     "ContextDecisionTrace",

@@ -10,6 +10,7 @@ from typing import Any
 from ctx_pipeline.contracts.codes import GateCheck, ItemKind, Trust
 from ctx_pipeline.contracts.policy import (
     DEFAULT_FUSION,
+    ConflictAction,
     ConflictPolicy,
     ContextPolicy,
     DataSection,
@@ -110,7 +111,7 @@ def _below(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _conflicts(base: ConflictPolicy, values: Mapping[str, Any]) -> ConflictPolicy:
     if not values:
         return base
-    actions = {**base.actions, **_below("actions", values)}
+    actions: dict[str, ConflictAction] = {**base.actions, **_below("actions", values)}
     return ConflictPolicy(order=values.get("order", base.order), actions=actions)
 
 

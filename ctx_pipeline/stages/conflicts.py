@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import ConflictRecord, ConflictSide, ContextRequest, EffectivePolicy, Exclusion
@@ -26,7 +26,7 @@ REPLACED_SHARE = 0.95
 MAX_ASKED = 4
 """Sides that a question names."""
 
-_CAUTION: dict[ConflictAction, int] = {"resolve": 0, "show_both": 1, "ask": 2}
+_CAREFUL_FIRST: tuple[ConflictAction, ...] = ("ask", "show_both", "resolve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class _Case:
     actions: Mapping[str, ConflictAction]
     refreshed: Mapping[str, int]
     relevance_weight: float
+    standings: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """By row, as far as they have been asked for."""
 
 
 @dataclass(slots=True)
@@ -100,29 +102,28 @@ def _document(candidate: Candidate) -> str:
     return candidate.item_id.partition("#")[0]
 
 
-def _fresh(candidate: Candidate, case: _Case) -> int:
-    verified = candidate.verified_at
-    return verified if verified > ALWAYS else case.refreshed.get(candidate.source, 0)
-
-
-def _standing(candidate: Candidate, case: _Case) -> dict[Criterion, int]:
-    return {
-        "authority": candidate.authority,
-        "validity": candidate.valid_from,
-        "freshness": _fresh(candidate, case),
-    }
+def _standing(candidate: Candidate, case: _Case) -> tuple[int, ...]:
+    """Return where a candidate stands by each criterion, in the order of the policy; more is stronger."""
+    known = case.standings.get(candidate.row)
+    if known is None:
+        verified = candidate.verified_at
+        values: dict[Criterion, int] = {
+            "authority": candidate.authority,
+            "validity": candidate.valid_from,
+            "freshness": verified if verified > ALWAYS else case.refreshed.get(candidate.source, 0),
+        }
+        known = case.standings[candidate.row] = tuple(values[criterion] for criterion in case.order)
+    return known
 
 
 def _precedence(candidate: Candidate, case: _Case) -> tuple[int | str, ...]:
-    standing = _standing(candidate, case)
-    return (*(-standing[criterion] for criterion in case.order), candidate.item_id, candidate.version)
+    return (*(-value for value in _standing(candidate, case)), candidate.item_id, candidate.version)
 
 
 def _deciding(winner: Candidate, other: Candidate, case: _Case) -> Criterion | None:
     """Return the first criterion by which the winner stands above another side; None where they are equal."""
-    left, right = _standing(winner, case), _standing(other, case)
-    for criterion in case.order:
-        if left[criterion] - right[criterion] >= (FRESHER_BY if criterion == "freshness" else 1):
+    for criterion, left, right in zip(case.order, _standing(winner, case), _standing(other, case), strict=True):
+        if left - right >= (FRESHER_BY if criterion == "freshness" else 1):
             return criterion
     return None
 
@@ -138,17 +139,16 @@ def _resolve(
     rivals = [candidate for candidate, other in sides[1:] if other != value]
     subject = _subject(group, sides, case)
     action = _action(subject, rivals, case)
-    reasons = {id(rival): _deciding(winner, rival, case) for rival in rivals}
-    equal = [rival for rival in rivals if reasons[id(rival)] is None]
-    lost = [rival for rival in rivals if reasons[id(rival)] is not None]
+    judged: list[tuple[Candidate, Criterion | None]] = [(rival, _deciding(winner, rival, case)) for rival in rivals]
+    equal = [rival for rival, reason in judged if reason is None]
     if action == "resolve":
-        for rival in lost:
-            _leave_out(rival, winner, reasons[id(rival)], candidates, request)
+        for rival, reason in judged:
+            if reason is not None:
+                _leave_out(rival, winner, reason, candidates, request)
     _lift([candidate for candidate, _ in sides], case)
-    if equal or action == "ask":
+    first = judged[0][1]
+    if equal or first is None or action == "ask":
         return _question(subject, [winner, *allies, *rivals], [winner, *(equal or rivals)], equal=bool(equal))
-    first = reasons[id(rivals[0])]
-    assert first is not None, "no rival is equal"
     losers = tuple(_side(rival) for rival in rivals)
     return ConflictRecord(subject=subject, winner=_side(winner), losers=losers, reason=first)
 
@@ -156,7 +156,7 @@ def _resolve(
 def _leave_out(
     loser: Candidate,
     winner: Candidate,
-    reason: Criterion | None,
+    reason: Criterion,
     candidates: Sequence[Candidate],
     request: ContextRequest,
 ) -> None:
@@ -192,8 +192,11 @@ def _action(subject: str, rivals: Sequence[Candidate], case: _Case) -> ConflictA
     prefixes = [name for name in case.actions if ":" in name and subject.startswith(name)]
     if prefixes:
         return case.actions[max(prefixes, key=len)]
-    said = [case.actions[rival.kind] for rival in rivals if rival.kind in case.actions]
-    return max(said, key=lambda action: _CAUTION[action], default="resolve")
+    said: list[ConflictAction] = [case.actions[rival.kind] for rival in rivals if rival.kind in case.actions]
+    for action in _CAREFUL_FIRST:
+        if action in said:
+            return action
+    return "resolve"
 
 
 def _question(subject: str, sides: Sequence[Candidate], asked: Sequence[Candidate], *, equal: bool) -> ConflictRecord:

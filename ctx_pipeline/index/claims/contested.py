@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.claims.quantities import same_value
-from ctx_pipeline.index.claims.words import CONCEPTS, folded, is_filler, is_mark, is_verb, words
+from ctx_pipeline.index.claims.subjects import Subjects
+from ctx_pipeline.index.claims.words import folded, is_filler, is_verb, words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,22 +95,21 @@ def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Sa
 def _by_key(rows: Sequence[Row], claims: pa.Table) -> dict[Key, list[_Said]]:
     import pyarrow.compute as pc
 
-    subjects = _Subjects(rows, claims.column("names"))
+    subjects = Subjects(rows, claims.column("names"))
     by_key: dict[Key, list[_Said]] = defaultdict(list)
     column = claims.column("claims")
-    for at in pc.indices_nonzero(pc.list_value_length(column)).to_pylist():
+    for at in cast("list[int]", pc.indices_nonzero(pc.list_value_length(column)).to_pylist()):
         row = rows[at]
         document = row.item_id.partition("#")[0]
-        found: list[dict[str, Any]] = column[at].as_py()
-        for claim in dict.fromkeys(tuple(claim.items()) for claim in found):
-            made = _keyed(dict(claim), row, subjects)
+        for claim in cast("list[dict[str, Any]]", column[at].as_py()):
+            made = _keyed(claim, row, subjects)
             if made is not None:
                 key, named, about = made
-                by_key[key].append(_Said(at, document, dict(claim)["value"], about, named))
+                by_key[key].append(_Said(at, document, claim["value"], about, named))
     return by_key
 
 
-def _keyed(claim: Mapping[str, Any], row: Row, subjects: _Subjects) -> tuple[Key, bool, str] | None:
+def _keyed(claim: Mapping[str, Any], row: Row, subjects: Subjects) -> tuple[Key, bool, str] | None:
     """Return the key of a claim, whether it names a subject, and what it is about; None if it says too little."""
     attribute: str = claim["attribute"]
     said = [word for word in claim["words"].split() if word[0] != "@"]
@@ -141,6 +141,7 @@ _LEAST_WORDS: Final = {
     "formula:literal": 4,
     "quantity": 2,
     "default": 2,
+    "one": 2,
 }
 
 
@@ -236,121 +237,3 @@ def _schema_sources(rows: Sequence[Row]) -> dict[tuple[str, str], set[str]]:
         if row.kind == _SCHEMA and row.subject:
             found[row.tenant, row.subject.lower()].add(row.source)
     return found
-
-
-class _Subjects:
-    """Finds what words and columns are about, inside one tenant."""
-
-    def __init__(self, rows: Sequence[Row], names: pa.ChunkedArray) -> None:
-        self._of_name: dict[tuple[str, str], str] = {}
-        self._terms: dict[tuple[str, str], list[tuple[tuple[str, ...], str]]] = defaultdict(list)
-        self._schema = {(row.tenant, row.subject.lower()) for row in rows if row.kind == _SCHEMA and row.subject}
-        self._canonical: dict[tuple[str, str], str] = {}
-        self._read(rows, names)
-
-    def _read(self, rows: Sequence[Row], names: pa.ChunkedArray) -> None:
-        import pyarrow.compute as pc
-
-        shared: dict[tuple[str, str], set[str]] = defaultdict(set)
-        titles: dict[tuple[str, str], str] = {}
-        by_name: dict[tuple[str, str], set[str]] = defaultdict(set)
-        named = [(rows[at], names[at].as_py()) for at in pc.indices_nonzero(pc.list_value_length(names)).to_pylist()]
-        for row, listed in named:
-            subject = (row.subject or f"{row.kind}:{row.title}").lower()
-            own = titles.setdefault((row.tenant, folded(row.title)), subject)
-            by_name[row.tenant, listed[0]].add(own)
-            # A metric and a glossary term of one name are one subject.
-            self._canonical[row.tenant, subject] = own
-            for name in listed:
-                shared[row.tenant, name].add(own)
-        for row in rows:
-            local = (row.subject or "").rpartition(":")[2].replace("-", " ").replace("_", " ")
-            if " " in local:
-                subject = self._subject(row.tenant, row.subject or "")
-                shared[row.tenant, " ".join(words(folded(local)))].add(subject)
-        for (tenant, name), subjects in shared.items():
-            subjects = by_name.get((tenant, name)) or subjects
-            subject = next(iter(subjects)) if len(subjects) == 1 else None
-            if subject is not None and _is_telling(name):
-                self._of_name[tenant, name] = subject
-                parts = tuple(name.split())
-                self._terms[tenant, parts[0]].append((parts, subject))
-        for listed in self._terms.values():
-            listed.sort(key=lambda term: (-len(term[0]), term))
-
-    def _subject(self, tenant: str, written: str) -> str:
-        subject = written.lower()
-        return self._canonical.get((tenant, subject), subject)
-
-    def own(self, row: Row) -> str | None:
-        """Return the subject that an item names itself; a bare name stands for the term of that name."""
-        if row.subject is None or row.kind == _SCHEMA:
-            return None
-        if ":" not in row.subject:
-            name = " ".join(words(folded(row.subject)))
-            return self._of_name.get((row.tenant, name)) or row.subject.lower()
-        return self._subject(row.tenant, row.subject)
-
-    def column(self, tenant: str, written: str) -> str:
-        """Return the table or column that is meant, without the schema or catalogue that a text may put before it."""
-        name = written.removeprefix("schema:")
-        while (tenant, f"schema:{name}") not in self._schema and name.count(".") > 1:
-            name = name.partition(".")[2]
-        return f"schema:{name}"
-
-    def named(self, tenant: str, said: Sequence[str], *, narrow: bool = False) -> tuple[set[str], set[str]]:
-        """Return the subjects that words name, and the words that are left.
-
-        With `narrow`, of the words around a subject only those that limit it.
-        """
-        subjects: dict[str, None] = {}
-        parts: list[list[str]] = [[]]
-        at = 0
-        while at < len(said):
-            for name, subject in self._terms.get((tenant, said[at]), ()):
-                if tuple(said[at : at + len(name)]) == name:
-                    subjects.setdefault(subject)
-                    parts.append([])
-                    at += len(name)
-                    break
-            else:
-                parts[-1].append(said[at])
-                at += 1
-        if narrow and subjects:
-            left = [*_limits_before(parts[0]), *(word for part in parts[1:] for word in _limits_after(part))]
-        else:
-            left = [word for part in parts for word in part]
-        return set(subjects), {word for word in left if not is_mark(word)}
-
-
-def _limits_before(part: Sequence[str]) -> list[str]:
-    """Return what limits a subject before it is named: all but who says so, and verbs."""
-    start = max((at + 1 for at, word in enumerate(part) if word == "<that"), default=0)
-    return [word for word in part[start:] if not is_verb(word)]
-
-
-def _limits_after(part: Sequence[str]) -> list[str]:
-    """Return what limits a subject after its name: what the name goes on with, `for` and `in` what, other quantities."""
-    found: list[str] = []
-    taking = True
-    after_value = False
-    for word in part:
-        if word == "<for":
-            taking = True
-        elif word == "<of":
-            # What a time is counted from: `30 days of delivery`.
-            taking = not after_value
-        elif word in ("<is", "<q", "<that") or (is_verb(word) and not is_mark(word)):
-            taking = False
-        elif word == "_":
-            taking = taking and bool(found or part[0] in ("<for", "<of"))
-        elif taking or word[0] == "#" or "=" in word:
-            found.append(word)
-        after_value = word == "<q"
-    return found
-
-
-def _is_telling(name: str) -> bool:
-    """A single everyday word is no name that a text can be recognised by."""
-    parts = name.split()
-    return len(parts) > 1 or (len(name) >= 2 and name not in CONCEPTS and not is_filler(name))

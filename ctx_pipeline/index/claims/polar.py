@@ -46,19 +46,23 @@ _POLAR: Final = tuple(
         ("is", "no", r"\b(?:is|are|was|were) (?:not|never|no longer)\b|\b(?:isn't|aren't)\b"),
         ("does", "no", r"\b(?:does|do|did) not\b|\b(?:doesn't|don't|didn't)\b|\bnever\b"),
         ("is", "no", r"\bnon-?(?=[a-z])"),
-        ("does", "no", r"不再|不会|不(?=支持|适用|接受|提供|收取|参与|享受|计|退|发|允)|未(?=启用|加密|支持)"),
+        (
+            "does",
+            "no",
+            r"不再|不会|不(?=支持|适用|接受|提供|收取|参与|享受|计|退|发|允|公开|加密|开放|收费|生效|包邮|报销)|未(?=启用|加密|支持)",
+        ),
     )
 )
 """Attribute and value by what a clause says; the first that is found counts."""
 _DOES = re.compile(
     r"\b(?:appl(?:y|ies)|supports?|ships?|accepts?|offers?|charges?|covers?|stores?|logs?|encrypts?|expires?|renews?|"
-    r"refunds?|shares?|sells?|allows?|requires?|qualif(?:y|ies)|earns?)\b|支持|适用|接受|提供|收取|参与|享受"
+    r"refunds?|shares?|sells?|allows?|requires?|qualif(?:y|ies)|earns?)\b|支持|适用|接受|提供|收取|参与|享受|公开|加密|开放|收费|生效|包邮|报销"
 )
 _STATES = (
     "supported|available|refundable|eligible|encrypted|taxable|included|billable|deductible|transferable|returnable|"
     "public|valid|stored|logged|shared|covered|applicable|cached|compressed|unique|final|free"
 )
-_IS_STATE = re.compile(rf"\b{_IS} (?=(?:\w+ly )?(?:{_STATES})\b)")
+_IS_STATE = re.compile(rf"\b{_IS} (?=(?:\w+ly )?(?:{_STATES}|\w{{3,}}(?:ed|en))\b)")
 _POLAR_AGAIN = re.compile(r"\bnot\b|n't\b|\bnever\b|\bno\b|\bunless\b|\bonly\b|不|未|无|仅|只有|除非")
 MAX_POLAR_WORDS: Final = 14
 
@@ -119,7 +123,7 @@ automatic: automatically 自动
 local time: 当地时间
 cst: 北京时间
 """
-_SAME: Final = {
+_SAME: Final[dict[str, str]] = {
     other.replace("_", " "): name
     for name, _, others in (line.partition(":") for line in _SAME_LINES.strip().splitlines())
     for other in others.split()
@@ -130,10 +134,14 @@ _SET = {
 }
 
 
+_DENIED = re.compile(r"\bnot\b|n't\b|\bnever\b|不|非|未")
+
+
 def opposites(text: str) -> Iterator[Found]:
     """Yield which word of a set a short clause uses; the rest of it has to agree to the word."""
     for name, pattern in _SET.items():
-        found = pattern.findall(text)
-        if len(found) == 1 and 2 <= len(words(text)) <= MAX_POLAR_WORDS:
-            word = found[0].removesuffix("s") if found[0].removesuffix("s") in _DAYS else found[0]
+        found: list[str] = pattern.findall(text)
+        if len(found) == 1 and not _DENIED.search(text) and 2 <= len(words(text)) <= MAX_POLAR_WORDS:
+            day = found[0].removesuffix("s")
+            word = day if day in _DAYS else found[0]
             yield Found(f"one:{name}", _SAME.get(word, word), pattern.sub(" ", text))

@@ -74,7 +74,7 @@ _add("people", 1, "people persons 人")
 _CURRENCY = {"$": "usd", "us$": "usd", "usd": "usd", "€": "eur", "eur": "eur", "£": "gbp", "gbp": "gbp", "jpy": "jpy"}
 _EXACT = frozenset({"duration", "workdays", "bytes", "times", "people"})
 _UNIT = "|".join(
-    (re.escape(name) + (r"\b" if name[-1].isascii() and name[-1].isalpha() else ""))
+    (re.escape(name) + (r"(?![a-z])" if name[-1].isascii() and name[-1].isalpha() else ""))
     for name in sorted(_UNITS, key=len, reverse=True)
 )
 _NUMBER = rf"(?:(?:{_DIGITS}){_SCALE}|{_ENGLISH}|{_CHINESE})"

@@ -30,23 +30,29 @@ class Contested:
         if not len(self._keys):
             return []
         where = np.asarray(rows, np.intp)
-        first, last = self._starts[where], self._starts[where + 1]
-        return [
-            (at, key, value)
-            for at in np.flatnonzero(last > first).tolist()
-            for key, value in zip(
-                self._keys[first[at] : last[at]].tolist(), self._values[first[at] : last[at]].tolist(), strict=True
-            )
-        ]
+        first: Any = self._starts[where]
+        counts: Any = self._starts[where + 1] - first
+        have = np.flatnonzero(counts)
+        if not len(have):
+            return []
+        first, counts = first[have], counts[have]
+        ends: Any = np.cumsum(counts)
+        claims: Any = np.arange(int(ends[-1])) + np.repeat(first - ends + counts, counts)
+        positions = np.repeat(have, counts).tolist()
+        return list(zip(positions, self._keys[claims].tolist(), self._values[claims].tolist(), strict=True))
 
     def rivals(self, rows: Sequence[int], limit: int) -> list[tuple[int, int]]:
         """Return (row, other row that gives one of its claims another value), at most `limit`, row by row."""
+        claims = self.of(rows)
+        keys = np.asarray([key for _, key, _ in claims], np.int32)
+        firsts = np.searchsorted(self._sorted, keys, "left").tolist()
+        lasts = np.searchsorted(self._sorted, keys, "right").tolist()
         found: dict[int, int] = {}
-        for at, key, value in self.of(rows):
-            first, last = np.searchsorted(self._sorted, key, "left"), np.searchsorted(self._sorted, key, "right")
-            for claim in self._order[first:last].tolist():
-                if self._values[claim] != value and len(found) < limit:
-                    found.setdefault(int(self._rows[claim]), rows[at])
+        for (at, _, value), first, last in zip(claims, firsts, lasts, strict=True):
+            near = self._order[first:last]
+            for row in self._rows[near[self._values[near] != value]].tolist():
+                if len(found) < limit:
+                    found.setdefault(row, rows[at])
         return [(row, other) for other, row in found.items()]
 
     def about(self, row: int, key: int) -> str:

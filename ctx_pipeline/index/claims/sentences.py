@@ -32,11 +32,17 @@ _SINCE = re.compile(
     r"(?:自|从)?(?:19|20)\d\d\s?年(?:\s?\d{1,2}\s?月)?(?:\s?\d{1,2}\s?日)?起|(?:自|从)(?:19|20)\d\d(?:-\d\d){0,2}起"
 )
 """A beginning that has passed limits nothing today."""
-_PAST = re.compile(
-    r"\bused to\b|\b(?:previously|formerly|in the past|until|before)\b|以前|过去|曾经|曾|原来|之前|原先|旧版"
-)
+_PAST = re.compile(r"\bused to\b|\b(?:previously|formerly|in the past|until)\b|以前|过去|曾经|曾|原来|原先|旧版")
 _MONTHS = "january|february|march|april|june|july|august|september|october|november|december"
 _NUMBERS = re.compile(rf"(?:19|20)\d\d|\bq[1-4]\b|\b(?:{_MONTHS})\b|[一二三四]季度|\d{{1,2}}\s?月")
+_TURNED: Final = (
+    (
+        re.compile(r"\bin (?:the )?table ([a-z_]\w*),? (?:the )?(?:column|field) ([a-z_]\w*)"),
+        r"column \2 of table \1",
+    ),
+    (re.compile(r"^\s*to (?:get|compute|calculate|obtain) (.+?), divide (.+?) by (.+)$"), r"\1 = \2 / \3"),
+)
+"""Sentences with a comma in the middle of what they claim, put straight."""
 _EDITION = re.compile(r"(?:19|20)\d\d\s?(?:版|edition|version)")
 
 
@@ -102,6 +108,8 @@ def _blocks(text: str) -> Iterator[str]:
 
 def _of_sentence(sentence: str, scope: tuple[str, ...], *, loose: bool) -> Iterator[Clause]:
     sentence = _SINCE.sub(" ", sentence)
+    for pattern, plain in _TURNED:
+        sentence = pattern.sub(plain, sentence)
     asides = [part for match in _ASIDE.finditer(sentence) for part in match.groups() if part]
     limits = [part for part in asides if _LIMITS.match(part.strip()) or _NUMBERS.search(part)]
     said = _COLON.sub(r"\1 = ", _ASIDE.sub(" ", sentence))

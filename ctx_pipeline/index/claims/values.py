@@ -22,6 +22,7 @@ def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
     included = list(inclusions(text, defining=defining))
     if included:
         yield from included
+        yield from (found for found in polar(text) if found.attribute in _MODAL)
         return
     formula = _formula(text)
     if formula is not None:
@@ -34,16 +35,21 @@ def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
         yield from opposites(text)
 
 
+_MODAL: Final = ("polar:require", "polar:permit")
+
+
 # --- defaults
 
 _DEFAULT = re.compile(
     r"\b(?:defaults? to|defaults?(?: value| setting)?(?: of)?\s*(?:is|:|=|was set to|is set to)|is by default|"
-    r"by default(?: is)?)\s+(?P<en>.+)$|(?:默认值?|缺省值?)(?:设置|设定)?\s*(?:为|是|:|=)?\s*(?P<zh>.+)$"
+    r"by default is)\s+(?P<en>.+)$|(?:默认值?|缺省值?)(?:设置|设定)?\s*(?:为|是|:|=)?\s*(?P<zh>.+)$"
 )
 _DEFAULT_OF = re.compile(
     r"^(?:the )?default (?:value |setting )?(?:of|for) (?P<what>.+?) (?:is|was)(?: set to)? (?P<en>.+)$"
 )
-_BY_DEFAULT = re.compile(r"^(?P<what>.+?) (?:is|are|stays?|remains?)(?: set to)? (?P<en>\S+) by default$")
+_BY_DEFAULT = re.compile(
+    r"^(?P<what>.+?) (?:is|are|stays?|remains?)(?: set to)? (?P<en>\S+) by default(?P<more>\s.+)?$"
+)
 _DEFAULT_FIRST = re.compile(
     r"^(?:by default|默认情况下|默认)\s*,?\s*(?P<what>.+?)\s*(?:is|are|为|是)\s*(?:set to )?(?P<en>\S+)$"
 )
@@ -58,7 +64,8 @@ def _default(text: str) -> Found | None:
         match = pattern.match(text)
         if match:
             value = _setting(match["en"])
-            return None if value is None else Found("default", value, match["what"])
+            more = match.groupdict().get("more") or ""
+            return None if value is None else Found("default", value, match["what"] + more)
     match = _DEFAULT.search(text)
     if match is None:
         return None
@@ -86,15 +93,18 @@ def _setting(written: str) -> str | None:
 
 _IS = (
     r"(?:\s*(?:=|:=|≈)\s*|"
-    r"\s+(?:equals|is (?:calculated|computed|defined|measured|given) (?:as|by)|is the ratio of|means|is)\s+|"
+    r"\s+(?:equals|is (?:calculated|computed|defined|measured|given) (?:as|by)|means|is)\s+|"
     r"\s*(?:等于|的?计算公式(?:为|是)|(?:按|按照)?计算为|定义为|的?公式(?:为|是)|为|是)\s*)"
 )
 _FORMULA = re.compile(rf"^(?P<what>[^=]{{1,60}}?){_IS}(?P<right>.+)$")
+_DIVIDED = re.compile(r"^用?(?P<right>.{1,30}?除以.{1,30}?)(?:就|即)?(?:得到|得出|等于|就是|是)(?P<what>.{1,40})$")
 _DEFINED = re.compile(
     r"^(?:we |they |the team )?(?:defines?|calculates?|computes?|measure) (?P<what>.{1,60}?) (?:as|by|with) "
     r"(?P<right>.+)$"
 )
 _OPERATORS: Final = (
+    (re.compile(r"^(?:the )?ratio of (.+?) to (.+)$"), r"\1 / \2"),
+    (re.compile(r"^(.+?)(?:与|和)(.+?)之比$"), r"\1 / \2"),
     (re.compile(r"\s+(?:divided by|over|as a share of)\s+|\s*除以\s*|\s*÷\s*"), "/"),
     (re.compile(r"\s+(?:multiplied by|times)\s+|\s*乘以?\s*|\s*[×]\s*"), "*"),
     (re.compile(r"\s+(?:plus)\s+|\s*(?:加上|加)\s*"), "+"),
@@ -105,7 +115,7 @@ _CODE = re.compile(r"[a-z_]+\s*\(|[a-z]+_[a-z_]+|\bfilter\b")
 
 
 def _formula(text: str) -> Found | None:
-    match = _DEFINED.match(text) or _FORMULA.match(text)
+    match = _DEFINED.match(text) or _DIVIDED.match(text) or _FORMULA.match(text)
     if match is None:
         return None
     right = match["right"].strip(" .。")
@@ -116,7 +126,7 @@ def _formula(text: str) -> Found | None:
     if _CODE.search(right) and re.search(r"[(/*+]|\s-\s", right):
         return Found("formula:code", plain_code(right), match["what"])
     for pattern, sign in _OPERATORS:
-        right = pattern.sub(f" {sign} ", right)
+        right = pattern.sub(sign if "\\" in sign else f" {sign} ", right)
     parts = [part for part in _SPLIT.split(right) if part]
     signs = [part for part in parts if part in ("+", "-", "*", "/")]
     operands = [_operand(part) for part in parts if part not in ("+", "-", "*", "/")]
@@ -160,6 +170,7 @@ def _operand(text: str) -> str:
 _ABOUT = re.compile(r"(?:about|around|approximately|roughly|nearly|almost|some|circa|约|大约|大概|近|将近|~)\s*$")
 _LEAST = re.compile(r"(?:at least|no less than|not less than|a minimum of|minimum of|至少|最少|不少于|不低于)\s*$")
 _ABOVE = re.compile(r"(?:more than|over|above|exceeds?|exceeding|greater than|larger than|>|超过|高于|大于|满)\s*$")
+_BY = re.compile(r"\bby\s*$|(?:增加|减少|增长|下降|上升|提高|降低|缩短|延长)了?\s*$")
 _BELOW = re.compile(r"(?:less than|under|below|fewer than|smaller than|<|低于|少于|小于|不足)\s*$")
 _COUNTED = re.compile(
     r"(?:step|section|chapter|page|version|phase|level|figure|table|line|item|no\.?|number|#|part|day|week|v|top|第)\s*$"
@@ -174,6 +185,9 @@ def _quantified(text: str) -> Iterator[Found]:
         if len(found) == 1 and found[0].dimension == "date":
             yield Found("quantity:date", found[0].value, _without(text, found), more=())
         return
+    if len(values) == 2 and _RAISED.match(text[values[0].end : values[1].start]):
+        values = values[1:]
+        found = [q for q in found if q.end <= values[0].end and q.start >= values[0].start]
     if len(values) > 3:
         return
     dates = tuple(f"@{q.value}" for q in found if q.dimension in ("year", "date"))
@@ -186,6 +200,8 @@ def _quantified(text: str) -> Iterator[Found]:
         yield Found(f"quantity:{one.dimension}", one.value, _without(text, found), more=more, event=event)
 
 
+_RAISED = re.compile(r"^\s*(?:提高|上调|增加|降低|下调|减少|调整|修改|改)?(?:到|至|为|成)\s*$|^\s*(?:up |down )?to\s*$")
+"""Between an old value and the new one."""
 _ONCE = re.compile(r"\b(?:was|were|did|had|has been|have been)\b")
 
 
@@ -201,6 +217,8 @@ def _bound(found: Quantity, text: str) -> tuple[str, ...]:
         return ("#least",)
     if _ABOVE.search(before) or after.startswith("以上"):
         return ("#above",)
+    if _BY.search(before):
+        return ("#by",)
     if _BELOW.search(before) or after.startswith("以下"):
         return ("#below",)
     return ()

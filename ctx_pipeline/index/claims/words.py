@@ -123,9 +123,19 @@ _VERBS: Final = """
 amount stand equal last run remain come sit span extend extended change move raise lower increase decrease reduce
 shorten lengthen adjust set fix define agree decide enjoy receive grant offer give get have use need compute calculate
 measure report derive work figure express know learn remember expect become be make keep hold stay state mention quote
-list name call give go see put bring take apply allow provide enforce follow treat
+list name call give go see put bring take apply allow provide enforce follow treat went rose fell grew came became got
+had made took gave kept held stood ran cut climb drop jump start end stop require demand want like happen mean show
+count cap limited has have been will would can could may might must shall should do does did specify
 """
 """What is done with a value: it does not matter which of them a text says between a named subject and its value."""
+_LIMITERS: Final = """
+vip premium gold silver basic enterprise business personal standard new existing old member membership student senior
+child adult manager director employee contractor intern partner supplier seller merchant wholesale retail online offline
+shop app web mobile domestic international overseas foreign local national east west north south northeast northwest
+southeast southwest central china europe asia america us eu uk electronic grocery apparel fashion food book digital
+weekend weekday holiday summer winter free paid trial pilot guest admin owner staging production test internal external
+"""
+"""Who and where: such a word before a named subject limits it, however far from it."""
 _CHINESE_FILLERS: Final = (
     "好像|似乎|目前|现在|当前|现行|如今|一般|通常|应该|应当|统一|一律|规定|设定|设置|设|定|调整|修改|变更|改|更新|延长|缩短|"
     "提高|降低|上调|下调|维持|保持|执行|约定|确定|我们|咱们|公司|请注意|请|注意|知悉|根据|据|按照|按|已经|已|均|共计|一共|总共|"
@@ -149,7 +159,6 @@ _LIMITING: Final = frozenset(
         "with",
         "across",
         "among",
-        "by",
     ]
 )
 _LINKING: Final = frozenset(["of", "from", "after", "following", "upon", "since"])
@@ -197,6 +206,9 @@ FILLERS: Final = frozenset(_ENGLISH_OF.get(_stem(word), _stem(word)) for word in
 }
 """Words that may come and go without changing what is claimed."""
 VERBS: Final = frozenset(_ENGLISH_OF.get(_stem(word), _stem(word)) for word in _VERBS.split()) - {"retention"}
+LIMITERS: Final = frozenset(_ENGLISH_OF.get(_stem(word), _stem(word)) for word in _LIMITERS.split()) | frozenset(
+    "东西南北华"
+)
 _FILLER_PHRASES = re.compile(_CHINESE_FILLERS)
 
 
@@ -227,6 +239,11 @@ def is_mark(word: str) -> bool:
 def is_filler(word: str) -> bool:
     """Return whether a word of `words` says nothing of a claim."""
     return word[0] == "~" or word in FILLERS
+
+
+def is_limiter(word: str) -> bool:
+    """Return whether a word of `words` names whom or where something holds for."""
+    return word in LIMITERS
 
 
 def is_verb(word: str) -> bool:
