@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.index.reader import ServingView
     from ctx_pipeline.index.reranker import Reranker
 
-RANKING_VERSION = "rank-2"
+RANKING_VERSION = "rank-3"
 """Changes whenever the same candidates could be ordered differently; part of every snapshot."""
 
 EVEN_SHARE = 0.5
