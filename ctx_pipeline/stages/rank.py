@@ -21,6 +21,7 @@ from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN
 from ctx_pipeline.stages.discover import DEPENDENCY, LEXICAL, NEIGHBOUR_DECAY, VECTOR
+from ctx_pipeline.stages.queries import LONG_MEANING, is_long
 from ctx_pipeline.stages.related import link_columns, spread_chunks
 from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, TOOLS, section_of
 
@@ -105,7 +106,8 @@ def serve(
     """
     alive = [candidate for candidate in candidates if candidate.excluded is None]
     indexed = [candidate for candidate in alive if candidate.row != REQUEST_ROW]
-    _relevance(indexed, policy.fusion)
+    kept = LONG_MEANING if is_long(request.task.text) else 1.0
+    _relevance(indexed, {kind: share * kept for kind, share in policy.fusion.items()})
     _features(indexed, policy, clock, refreshed)
     for candidate in alive:
         if candidate.row == REQUEST_ROW:
