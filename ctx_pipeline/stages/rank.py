@@ -24,6 +24,7 @@ from ctx_pipeline.stages.discover import DEPENDENCY, LEXICAL, NEIGHBOUR_DECAY, V
 from ctx_pipeline.stages.duplicates import fold_duplicates, fold_near_duplicates, mark_columns
 from ctx_pipeline.stages.features import Case, add_scores
 from ctx_pipeline.stages.periods import Period, named_span
+from ctx_pipeline.stages.queries import LONG_MEANING, is_long
 from ctx_pipeline.stages.related import lift_related, link_columns, spread_chunks
 from ctx_pipeline.stages.rerank import rerank
 from ctx_pipeline.stages.sections import section_of
@@ -122,7 +123,8 @@ def serve(
     """
     alive = [candidate for candidate in candidates if candidate.excluded is None]
     indexed = [candidate for candidate in alive if candidate.row != REQUEST_ROW]
-    _relevance(indexed, policy.fusion)
+    kept = LONG_MEANING if is_long(request.task.text) else 1.0
+    _relevance(indexed, {kind: share * kept for kind, share in policy.fusion.items()})
     lift_related(indexed)
     if reranker is not None:
         rerank(indexed, request.task.text, view.reader, reranker)
