@@ -93,20 +93,35 @@ def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Sa
 
 
 def _by_key(rows: Sequence[Row], claims: pa.Table) -> dict[Key, list[_Said]]:
-    import pyarrow.compute as pc
-
     subjects = Subjects(rows, claims.column("names"))
     by_key: dict[Key, list[_Said]] = defaultdict(list)
-    column = claims.column("claims")
-    for at in cast("list[int]", pc.indices_nonzero(pc.list_value_length(column)).to_pylist()):
+    for at, claim in _each(claims):
         row = rows[at]
-        document = row.item_id.partition("#")[0]
-        for claim in cast("list[dict[str, Any]]", column[at].as_py()):
-            made = _keyed(claim, row, subjects)
-            if made is not None:
-                key, named, about = made
-                by_key[key].append(_Said(at, document, claim["value"], about, named))
+        made = _keyed(claim, row, subjects)
+        if made is not None:
+            key, named, about = made
+            by_key[key].append(_Said(at, row.item_id.partition("#")[0], claim["value"], about, named))
     return by_key
+
+
+def _each(claims: pa.Table) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each claim with its row."""
+    import pyarrow.compute as pc
+
+    for start, chunk in _chunks(claims.column("claims")):
+        flat = chunk.flatten()
+        names = [field.name for field in flat.type]
+        columns = [cast("list[Any]", flat.field(name).to_pylist()) for name in names]
+        parents = cast("list[int]", pc.list_parent_indices(chunk).to_pylist())
+        for at, *values in zip(parents, *columns, strict=True):
+            yield start + at, dict(zip(names, values, strict=True))
+
+
+def _chunks(column: pa.ChunkedArray) -> Iterator[tuple[int, Any]]:
+    start = 0
+    for chunk in column.chunks:
+        yield start, chunk
+        start += len(chunk)
 
 
 def _keyed(claim: Mapping[str, Any], row: Row, subjects: Subjects) -> tuple[Key, bool, str] | None:

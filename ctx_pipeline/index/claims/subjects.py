@@ -79,6 +79,8 @@ class Subjects:
 
         With `narrow`, of the words around a subject only those that limit it.
         """
+        if not said:
+            return set(), set()
         subjects: dict[str, None] = {}
         parts: list[list[str]] = [[]]
         at = 0
