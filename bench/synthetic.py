@@ -9,7 +9,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -116,6 +116,16 @@ def _make_item(plan: _Plan, at: int, count: int, words: list[int], chinese: list
     )
 
 
+def make_rows(items: Sequence[ContextItem], start: int = 0) -> list[Row]:
+    """Return the rows of a catalogue for items in its order; `start` is the number of rows before them."""
+    facts = zip(*fact_values(facts_table(items)), strict=True)
+    keys = ((item.scope.tenant or "", item.item_id, item.version, item.content_hash) for item in items)
+    return [
+        Row(tenant, item_id, version, at + 1, 0, "", digest, at, *values)
+        for at, ((tenant, item_id, version, digest), values) in enumerate(zip(keys, facts, strict=True), start)
+    ]
+
+
 class _Columns:
     """What is kept of the items: columns that the stages' batch halves make."""
 
@@ -127,10 +137,7 @@ class _Columns:
         self.signatures: list[pa.Table] = []
 
     def add(self, items: list[ContextItem]) -> None:
-        facts = zip(*fact_values(facts_table(items)), strict=True)
-        for at, (item, values) in enumerate(zip(items, facts, strict=True), len(self.rows)):
-            key = (item.scope.tenant or "", item.item_id, item.version)
-            self.rows.append(Row(*key, at + 1, 0, "", item.content_hash, at, *values))
+        self.rows.extend(make_rows(items, len(self.rows)))
         self.terms.append(terms_table(items))
         self.blocks.append(transform.batch(items))
         self.claims.append(claims_table(items))
