@@ -74,7 +74,7 @@ EXCLUSIONS = {
     "expired": "Its `valid_until` has passed.",
     "superseded": "A later version counts.",
     "stale": "Its source is past the fail window, and the policy excludes stale items.",
-    "duplicate": "Another candidate has the same text, or says the same in nearly the same words.",
+    "duplicate": "Another candidate has the same text, or one much like it that says no less.",
     "conflict_lost": "Another candidate says otherwise of one subject, with more authority, later validity or fresher.",
     "low_rank": "It is far less relevant than the best hit, or its source loads on request only.",
     "over_budget": "There was no room left.",

@@ -1,8 +1,9 @@
-"""Fold what says the same twice: equal texts, and prose that differs in a few words but in no fact.
+"""Fold what says the same twice: equal texts, and prose that says nothing which a text much like it does not.
 
 The batch half writes a MinHash signature of each prose item and the group of rows that might be its near-duplicates;
-serving compares signatures inside a group alone. Two texts that differ in a number, a negation or a name say different
-things, however alike they are: they are left to conflicts.
+serving compares signatures inside a group alone, and then the words: what is left out has no term that what stays
+lacks. Two texts that differ in a number, a negation or a name say different things, however alike they are: they are
+left to conflicts.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ctx_pipeline.contracts import Exclusion, ItemKind
-from ctx_pipeline.contracts.codes import TRUST_RANK, Trust
+from ctx_pipeline.contracts.codes import TRUST_RANK, Rendition, Trust
+from ctx_pipeline.index.analysis import terms
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS
@@ -209,7 +211,9 @@ def _fold_group(group: list[Candidate], reader: ArtifactReader) -> None:
     kept: list[int] = []
     for at, candidate in enumerate(group):
         alike = (table[kept] == table[at]).mean(axis=1) >= SIMILAR if kept else np.zeros(0, np.bool_)
-        same = [kept[place] for place in np.flatnonzero(alike).tolist() if _one_subject(group[kept[place]], candidate)]
+        same = [
+            kept[place] for place in np.flatnonzero(alike).tolist() if _covers(group[kept[place]], candidate, reader)
+        ]
         if not same:
             kept.append(at)
             continue
@@ -217,8 +221,18 @@ def _fold_group(group: list[Candidate], reader: ArtifactReader) -> None:
         candidate.counterfactual = f"near-duplicate of {group[same[0]].item_id}"
 
 
-def _one_subject(first: Candidate, second: Candidate) -> bool:
-    return first.subject == second.subject or first.subject < 0 or second.subject < 0
+def _covers(kept: Candidate, other: Candidate, reader: ArtifactReader) -> bool:
+    """Return whether a text says all that the other says, about the same thing."""
+    if kept.subject != other.subject and kept.subject >= 0 and other.subject >= 0:
+        return False
+    said, more = (_terms_of(reader.block(row, Rendition.FULL)) for row in (kept.row, other.row))
+    return more <= said
+
+
+@lru_cache(maxsize=512)
+def _terms_of(block: str) -> frozenset[str]:
+    """Return the search terms of what stands between the delimiters of a block."""
+    return frozenset(terms(block.partition("\n")[2].rpartition("\n</")[0]))
 
 
 @cache

@@ -239,11 +239,13 @@ def pair(first: str, second: str, **more: Any) -> list[ContextItem]:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (LONG, LONG.replace("reach the service desk", "arrive at the service desk")),
-        (CHINESE, CHINESE.replace("把款项退还给顾客", "把款项退回给顾客")),
+        (LONG, LONG.replace(". The desk checks", "; the desk  checked")),
+        (LONG + " Ask the desk of the nearest store for help.", LONG),
+        (CHINESE, CHINESE.replace("，", "； ")),
+        (CHINESE + "如有疑问请联系客服。", CHINESE),
     ],
 )
-def test_prose_that_says_the_same_in_other_words_is_folded(tmp_path: Path, first: str, second: str):
+def test_prose_that_says_no_more_than_another_is_folded(tmp_path: Path, first: str, second: str):
     _, traces = assembled(make_project(tmp_path, pair(first, second)), "refund 退款")
     loser = traces["document:handbook/b"]
     assert loser.excluded_reason is Exclusion.DUPLICATE
@@ -259,16 +261,19 @@ def test_prose_that_says_the_same_in_other_words_is_folded(tmp_path: Path, first
         (LONG, LONG.replace("carried by the shop", "carried by the Shop")),
         (CHINESE, CHINESE.replace("七天", "八天")),
         (CHINESE, CHINESE.replace("可以在收货", "不可以在收货")),
+        (CHINESE, CHINESE.replace("顾客", "商家", 1)),
+        (LONG, LONG.replace("reach the service desk", "leave the service desk")),
+        (LONG, LONG + " Ask the desk of the nearest store for help."),
         (LONG, LONG[: len(LONG) // 2] + CHINESE),
     ],
 )
-def test_texts_that_differ_in_a_number_a_negation_or_a_name_are_kept(tmp_path: Path, first: str, second: str):
+def test_texts_that_say_something_else_are_kept_however_alike_they_are(tmp_path: Path, first: str, second: str):
     _, traces = assembled(make_project(tmp_path, pair(first, second)), "refund 退款")
     assert Exclusion.DUPLICATE not in {trace.excluded_reason for trace in traces.values()}
 
 
 def test_definitions_and_other_subjects_are_never_near_duplicates(tmp_path: Path):
-    other = LONG.replace("reach the service desk", "arrive at the service desk")
+    other = LONG.replace(", ", " and that ")
     skills = pair(LONG, other, kind=ItemKind.SKILL)
     subjects = [
         make_item("c", LONG + " So it is.", kind=ItemKind.MEMORY, subject="refund:eu"),
@@ -280,7 +285,7 @@ def test_definitions_and_other_subjects_are_never_near_duplicates(tmp_path: Path
 
 
 def test_of_near_duplicates_the_newest_of_the_most_trusted_stays(tmp_path: Path):
-    texts = [LONG.replace("reach", word) for word in ("find", "meet", "hit")]
+    texts = [LONG.replace(", ", word) for word in (" and ", "; ", " or ")]
     items = [
         make_item("old", texts[0], created_at=NOW - timedelta(days=9)),
         make_item("new", texts[1], created_at=NOW - timedelta(days=1)),
@@ -292,7 +297,7 @@ def test_of_near_duplicates_the_newest_of_the_most_trusted_stays(tmp_path: Path)
 
 
 def test_a_hidden_near_duplicate_folds_nothing(tmp_path: Path):
-    other = LONG.replace("reach the service desk", "arrive at the service desk")
+    other = LONG.replace(", ", " and that ")
     items = [make_item("a", LONG, authority=90, groups=("finance",)), make_item("b", other)]
     _, traces = assembled(make_project(tmp_path, items), "refund desk")
     assert traces["document:handbook/b"].selected
