@@ -194,7 +194,6 @@ class ArtifactReader:
         self._span_from: Any = numbers(ranked, "span_from")
         self._span_until: Any = numbers(ranked, "span_until")
         self.twins: Any = numbers(ranked, "twins")
-        self.fold_key: Any = numbers(ranked, "fold_key")
         self._signature_starts: Any = list_offsets(ranked.column("signature"))
         self._signatures: Any = list_values(ranked.column("signature"))
         self.labels, self.tenant_numbers = labels_of(filtered)

@@ -8,7 +8,6 @@ left to conflicts.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from collections import defaultdict
@@ -61,20 +60,14 @@ def signature_version() -> str:
     """Return what signatures depend on besides the text."""
     from importlib.metadata import version
 
-    return f"1 {PERMUTATIONS} {WORDS} {CHARS} rensa {version('rensa')}"
+    return f"2 {PERMUTATIONS} {WORDS} {CHARS} rensa {version('rensa')}"
 
 
 def signatures(items: Sequence[ContextItem]) -> pa.Table:
-    """Return what near-duplicates are found by. Columns: signature (empty for what is never one), fold_key."""
+    """Return what near-duplicates are found by. Column: signature, empty for what is never one."""
     import pyarrow as pa
 
-    marks = [_mark(item) for item in items]
-    return pa.table(
-        {
-            "signature": pa.array([mark[0] for mark in marks], _signature_type()),
-            "fold_key": pa.array([mark[1] for mark in marks], pa.int64()),
-        }
-    )
+    return pa.table({"signature": pa.array([_signature(item) for item in items], _signature_type())})
 
 
 def _signature_type() -> pa.DataType:
@@ -83,49 +76,40 @@ def _signature_type() -> pa.DataType:
     return pa.list_(pa.field("item", pa.uint32()))
 
 
-def _mark(item: ContextItem) -> tuple[list[int], int]:
+def _signature(item: ContextItem) -> list[int]:
     if item.kind.value not in PROSE_KINDS:
-        return [], 0
-    text = unicodedata.normalize("NFKC", item.content or "")
-    found = shingles(text)
+        return []
+    found = shingles(unicodedata.normalize("NFKC", item.content or ""))
     if len(found) < MIN_SHINGLES:
-        return [], 0
+        return []
     import rensa
 
     minhash = rensa.RMinHash(num_perm=PERMUTATIONS, seed=_SEED)
     minhash.update(sorted(found))
-    return minhash.digest(), fold_key(text)
+    return minhash.digest()
 
 
 def shingles(text: str) -> set[str]:
     """Return the shingles of a text: of characters where at least a quarter are Chinese, else of words."""
     plain = _BLANK.sub("", text)
-    if len(_HAN.findall(plain)) * 4 >= len(plain):
+    if not plain.isascii() and len(_HAN.findall(plain)) * 4 >= len(plain):
         return {plain[at : at + CHARS].lower() for at in range(len(plain) - CHARS + 1)}
     words = _WORD.findall(text.lower())
     return {" ".join(words[at : at + WORDS]) for at in range(len(words) - WORDS + 1)}
 
 
-def fold_key(text: str) -> int:
-    """Return a number of 63 bits that is equal for texts with the same numbers, negations and names in this order."""
-    facts = "\n".join(found.lower() for found in _FACTS.findall(text))
-    return int.from_bytes(hashlib.blake2b(facts.encode("utf-8", "replace"), digest_size=8).digest()) >> 1
-
-
 def mark_columns(rows: Sequence[Row], marks: pa.Table | None) -> dict[str, pa.Array]:
-    """Return the columns twins (-1 for none), signature (empty without twins) and fold_key."""
+    """Return the columns twins (-1 for none) and signature (empty without twins)."""
     import pyarrow as pa
 
     twins, kept = [-1] * len(rows), [None] * len(rows)
-    keys: list[int] = [0] * len(rows)
     if marks is not None:
-        column, keys = marks.column("signature"), marks.column("fold_key").to_pylist()
+        column = marks.column("signature")
         twins = _groups(rows, column)
         kept = [column[at].as_py() if twin >= 0 else None for at, twin in enumerate(twins)]
     return {
         "twins": pa.array(twins, pa.int32()),
         "signature": pa.array([[] if value is None else value for value in kept], _signature_type()),
-        "fold_key": pa.array(keys, pa.int64()),
     }
 
 
@@ -192,13 +176,13 @@ def fold_duplicates(candidates: Sequence[Candidate]) -> None:
 
 def fold_near_duplicates(candidates: Sequence[Candidate], reader: ArtifactReader) -> None:
     """Of prose that says the same, keep the highest authority, then trust, then the newest, then score, then id."""
-    groups: dict[tuple[int, int], list[Candidate]] = defaultdict(list)
+    groups: dict[int, list[Candidate]] = defaultdict(list)
     rows = np.asarray([candidate.row for candidate in candidates], np.intp)
     twins = reader.twins[rows]
     for at in np.flatnonzero(twins >= 0).tolist():
         candidate = candidates[at]
         if candidate.excluded is None and not candidate.protected:
-            groups[int(twins[at]), int(reader.fold_key[candidate.row])].append(candidate)
+            groups[int(twins[at])].append(candidate)
     for group in groups.values():
         if len(group) > 1:
             _fold_group(group, reader)
@@ -225,14 +209,16 @@ def _covers(kept: Candidate, other: Candidate, reader: ArtifactReader) -> bool:
     """Return whether a text says all that the other says, about the same thing."""
     if kept.subject != other.subject and kept.subject >= 0 and other.subject >= 0:
         return False
-    said, more = (_terms_of(reader.block(row, Rendition.FULL)) for row in (kept.row, other.row))
-    return more <= said
+    facts, said = _said(reader.block(kept.row, Rendition.FULL))
+    same, more = _said(reader.block(other.row, Rendition.FULL))
+    return facts == same and more <= said
 
 
 @lru_cache(maxsize=512)
-def _terms_of(block: str) -> frozenset[str]:
-    """Return the search terms of what stands between the delimiters of a block."""
-    return frozenset(terms(block.partition("\n")[2].rpartition("\n</")[0]))
+def _said(block: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the numbers, negations and names between the delimiters of a block, and the search terms."""
+    text = unicodedata.normalize("NFKC", block.partition("\n")[2].rpartition("\n</")[0])
+    return tuple(found.lower() for found in _FACTS.findall(text)), frozenset(terms(text))
 
 
 @cache
