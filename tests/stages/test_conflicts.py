@@ -139,7 +139,7 @@ def test_the_other_side_is_found_where_the_question_finds_one_alone(tmp_path: Pa
     sides = [make_item("a", "The refund window is 30 days.", authority=90), make_item("b", "退款期限为14天。")]
     fillers = [make_item(f"f{n}", f"退款期限说明第{n}页") for n in range(12)]
     # The other names of the term find these first.
-    fillers += [make_item(f"e{n}", f"refund window {n}") for n in range(12)]
+    fillers += [make_item(f"e{n}", f"refund window page {'abcdefghijkl'[n]}") for n in range(12)]
     home = make_project(tmp_path, [words, *sides, *fillers], head="[policy]\ncandidate_limit = 3\n")
     pack, traces = assembled(home, "退款期限为14天")
     assert traces["a"].discovered_by == ("claim",)
