@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctx_pipeline.contracts import (
+    Capability,
     ContextDecisionTrace,
     ContextPack,
     ContextSnapshot,
@@ -159,12 +160,12 @@ class SnapshotReader:
             )
 
     def diff(self, a: str, b: str, identity: Identity) -> SnapshotDiff:
-        """Compare two snapshots by item."""
+        """Compare two snapshots by item; tools are items."""
         before, after = self.replay(a, identity), self.replay(b, identity)
         reasons_a = {(trace.item_id, trace.version): trace for trace in self.explain(a, identity)}
         traces_b = self.explain(b, identity)
         old, new = _by_id(before), _by_id(after)
-        places_a, places_b = snapshot.places(before.sections), snapshot.places(after.sections)
+        places_a, places_b = _places(before), _places(after)
         both = [item_id for item_id in old if item_id in new]
         entered = [
             _entered(new[item_id], old.get(item_id), reasons_a.get((item_id, new[item_id].version)))
@@ -264,15 +265,23 @@ def _codes_now(
     return codes
 
 
-def _by_id(pack: ContextPack) -> dict[str, PackItem]:
-    return {item.item_id: item for item in pack.items}
+def _by_id(pack: ContextPack) -> dict[str, PackItem | Capability]:
+    return {item.item_id: item for item in (*pack.items, *pack.capabilities)}
 
 
-def _is_new(old: Mapping[str, PackItem], new: Mapping[str, PackItem], item_id: str) -> bool:
+def _places(pack: ContextPack) -> dict[str, str]:
+    """Return the place of everything shown; tools stand after the sections."""
+    tools = {tool.item_id: f"{len(pack.sections):02d}.{place:04d}" for place, tool in enumerate(pack.capabilities)}
+    return {**snapshot.places(pack.sections), **tools}
+
+
+def _is_new(old: Mapping[str, PackItem | Capability], new: Mapping[str, PackItem | Capability], item_id: str) -> bool:
     return item_id not in old or old[item_id].version != new[item_id].version
 
 
-def _entered(item: PackItem, old: PackItem | None, before: ContextDecisionTrace | None) -> DiffEntry:
+def _entered(
+    item: PackItem | Capability, old: PackItem | Capability | None, before: ContextDecisionTrace | None
+) -> DiffEntry:
     if old is not None:
         reason = f"replaces version {old.version}"
     elif before is None:
@@ -282,7 +291,9 @@ def _entered(item: PackItem, old: PackItem | None, before: ContextDecisionTrace 
     return DiffEntry(item_id=item.item_id, version=item.version, reason=reason, after=item.rendition.value)
 
 
-def _why_left(old: PackItem, new: PackItem | None, traces: tuple[ContextDecisionTrace, ...]) -> str:
+def _why_left(
+    old: PackItem | Capability, new: PackItem | Capability | None, traces: tuple[ContextDecisionTrace, ...]
+) -> str:
     for trace in traces:
         if trace.item_id == old.item_id and trace.version == old.version and trace.excluded_reason is not None:
             return trace.excluded_reason.value

@@ -118,7 +118,7 @@ class ToolRules(Contract):
     that only look around (`discover`, `explore`, `understand`, `verify`), else `high`."""
     strong_relevance: Share | None = None
     """A riskier tool is shown all the same when its relevance is above this share of the most relevant tool's. None:
-    0.7, and never where `max_risk` is given."""
+    0.9, and never where `max_risk` is given."""
     candidates: Annotated[int, Field(ge=0, le=1_000)] | None = None
     """Most tools that compete for the model's `tool_schema_budget`. None: every one that is relevant."""
 

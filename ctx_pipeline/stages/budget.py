@@ -21,6 +21,7 @@ from ctx_pipeline.contracts import (
 from ctx_pipeline.stages.allocate import Option, allocate
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.history import HISTORY, leave_out_unpaired, message_groups
+from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.stages.wayin import explain_out
 from ctx_pipeline.stages.window import (
     SHARE_OF_SECTION,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SHARE_OF_SECTION", "Budgeted", "Limits", "Prepared", "batch", "limits_of", "prepare", "serve"]
 
+TOOL_SHARE = 0.25
+"""Most of the window that the catalogue's tools take while other items have a use for it."""
 CountMany = Callable[[Sequence[str], str], list[int]]
 READ_ROWS = 8_192
 """Rows whose texts are Python objects at a time."""
@@ -169,7 +172,22 @@ def prepare(
     spend_first([c for c in alive if c.when_to_load == _PREFETCH], window, planned)
     stop_filling(alive, policy)
     alive = [candidate for candidate in alive if candidate.excluded is None]
-    return Prepared(window, planned, options_of(alive, request, window, planned), required)
+    options = options_of(alive, request, window, planned)
+    if request.tools is None:
+        _hold_tools(options, window, planned.get(TOOLS, 0))
+    return Prepared(window, planned, options, required)
+
+
+def _hold_tools(options: Sequence[Option], window: Window, planned: int) -> None:
+    """Hold the tools of the catalogue to `TOOL_SHARE` of the window, or what the policy plans, if others want the rest.
+
+    Every tool that a model sees makes the choice between them harder.
+    """
+    others = sum(option.choices[-1][0] for option in options if option.section != TOOLS)
+    most = max(int(window.limits.soft_target * TOOL_SHARE), planned, window.left - others)
+    purse = window.tool_purse
+    if most < purse.most:
+        purse.name, purse.left, purse.most = "the tool schema budget of this window", max(0, most - (purse.most - purse.left)), most
 
 
 def _complete_groups(alive: Sequence[Candidate], request: ContextRequest, window: Window) -> None:

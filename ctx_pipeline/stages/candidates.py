@@ -57,6 +57,8 @@ class Candidate:
     """Rows it cannot be understood without."""
     dense: float = 0.0
     lexical: float = 0.0
+    lent: float = 0.0
+    """Part of the score that it has only because something else needs it."""
     signal: float = 0.0
     """The stronger of meaning and words, each 0 to 1 among the hits."""
 

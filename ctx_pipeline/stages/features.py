@@ -119,6 +119,8 @@ def add_scores(candidates: Sequence[Candidate], case: Case) -> None:
             features["period_fit"] = period_fit = _period_fit(case.spans[candidate.row], periods)
             score += w_period * period_fit
         candidate.features, candidate.score = features, score
+        if dependency:
+            candidate.lent = w_relevance * candidate.lent + w_dependency * relevance
         candidate.stale = window < NEVER and age > window
         if candidate.stale and exclude_stale:
             candidate.excluded = Exclusion.STALE

@@ -187,7 +187,8 @@ def _relevance(candidates: Sequence[Candidate], fusion: Mapping[str, float]) -> 
     for candidate in candidates:
         if candidate.parent is not None and DEPENDENCY in candidate.discovered_by:
             inherited = NEIGHBOUR_DECAY * relevance.get(candidate.parent, 0.0)
-            candidate.features["relevance"] = max(candidate.features["relevance"], inherited)
+            candidate.lent = max(0.0, inherited - candidate.features["relevance"])
+            candidate.features["relevance"] += candidate.lent
 
 
 def _layer_instructions(candidates: Sequence[Candidate], request: ContextRequest) -> None:

@@ -29,7 +29,7 @@ REFERENCED = "history"
 """How a tool was found that the conversation has called."""
 LOOKING_PHASES = frozenset({"discover", "explore", "understand", "verify"})
 """Phases in which nothing is changed."""
-STRONG_RELEVANCE = 0.7
+STRONG_RELEVANCE = 0.9
 """Above this share of the most relevant tool's relevance a tool is what the task asks for, and its risk no reason to
 hide it."""
 ANY_PHASE = "default"

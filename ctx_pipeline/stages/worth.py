@@ -6,7 +6,8 @@ What an item is worth is how relevant it is times how much of it is shown::
 
 The power makes one right item worth several marginal ones: with half the score of the best an item is worth an eighth
 of it. The root makes the next token of an item worth less than the one before: an item four times as long is worth
-twice as much, so what is long has to be more relevant to be shown whole.
+twice as much, so what is long has to be more relevant to be shown whole. What a table scores only because a metric
+needs it does not count: it comes with the metric, and is worth nothing without it.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ def options_of(
     _sent_options(sent, options, window, room)
     numbers: dict[int, int] = {}
     for candidate in hits:
-        score = candidate.score if candidate.score > least else least
+        # What it is worth only to what needs it comes with that.
+        own = candidate.score - candidate.lent
+        score = own if own > least else least
         relevance = score / best if best > 0 else 1.0
         option = _option(candidate, relevance**RELEVANCE_POWER, window, room)
         if option is not None:

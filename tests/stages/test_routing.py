@@ -70,12 +70,12 @@ def with_policy(tmp_path: Path, policy: str) -> Path:
     [
         ("build", "low", "close a branch for good", True),
         ("explore", "high", "close a branch for good", True),
-        ("build", "low", "gmv refund list close", False),
         ("explore", "high", "gmv refund list close", False),
-        ("build", "medium", "gmv refund list close", True),
+        ("verify", "low", "gmv refund list close", False),
+        ("build", "low", "gmv refund list close", True),
     ],
 )
-def test_a_tool_that_destroys_shows_where_it_is_asked_for_or_much_is_at_stake(
+def test_a_tool_that_destroys_shows_where_it_is_asked_for_or_things_are_changed(
     tmp_path: Path, phase: str, risk: str, text: str, is_shown: bool
 ):
     home = with_policy(tmp_path, "min_relevance = 0.0")
