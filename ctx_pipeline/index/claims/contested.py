@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.catalogue import Row
+from ctx_pipeline.index.claims.kin import DEFINITION, MAX_ROWS, akin
 from ctx_pipeline.index.claims.quantities import same_value
 from ctx_pipeline.index.claims.subjects import Subjects
 from ctx_pipeline.index.claims.words import folded, is_filler, is_verb, words
@@ -78,7 +79,9 @@ def contested_table(rows: Sequence[Row], claims: pa.Table) -> pa.Table:
 
 def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Said, int]]]:
     """Yield groups of claims of which some contradict each other, in a fixed order, with the number of the value."""
-    by_key = _by_key(rows, claims)
+    subjects = Subjects(rows, claims.column("names"))
+    by_key = _by_key(rows, claims, subjects)
+    found: set[tuple[int, int]] = set()
     schema_sources = _schema_sources(rows)
     for key in sorted(by_key):
         group = by_key[key]
@@ -89,13 +92,27 @@ def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Sa
         for part in _comparable(group, rows):
             numbered = _numbered(part, rows, quantity=key[1].startswith("quantity:"))
             if numbered:
+                found.update(_own_pairs(numbered, rows))
                 yield numbered
+    for one, other in akin(rows, _each(claims), subjects):
+        documents = [rows[at].item_id.partition("#")[0] for at, _ in (one, other)]
+        if (one[0], other[0]) not in found and documents[0] != documents[1]:
+            sides = zip((one, other), documents, strict=True)
+            yield [(_Said(at, name, "", about, True), value) for value, ((at, about), name) in enumerate(sides)]
 
 
-def _by_key(rows: Sequence[Row], claims: pa.Table) -> dict[Key, list[_Said]]:
-    subjects = Subjects(rows, claims.column("names"))
+def _own_pairs(numbered: Sequence[tuple[_Said, int]], rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of a group that contradict each other and name their subject themselves."""
+    own = sorted((said.row, value) for said, value in numbered if rows[said.row].subject is not None)[:MAX_ROWS]
+    for at, (row, value) in enumerate(own):
+        yield from ((row, other) for other, another in own[at + 1 :] if another != value)
+
+
+def _by_key(rows: Sequence[Row], claims: pa.Table, subjects: Subjects) -> dict[Key, list[_Said]]:
     by_key: dict[Key, list[_Said]] = defaultdict(list)
     for at, claim in _each(claims):
+        if claim["attribute"] == DEFINITION:
+            continue
         row = rows[at]
         made = _keyed(claim, row, subjects)
         if made is not None:

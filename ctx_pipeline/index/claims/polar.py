@@ -20,7 +20,7 @@ _POLAR: Final = tuple(
             "no",
             r"\b(?:need not|(?:do|does) not (?:need|have) to|"
             rf"{_IS} not (?:required|mandatory|necessary|obligatory)|{_IS} (?:optional|never required))\b(?: to\b)?|"
-            r"无需|无须|不必|不需要|不强制|可选",
+            r"无需|无须|不必|不需要|不强制|非必|可选|选填",
         ),
         (
             "permit",
@@ -34,7 +34,7 @@ _POLAR: Final = tuple(
             "require",
             "yes",
             rf"\b(?:must|(?:has|have|need|needs) to|shall|{_IS} (?:required|mandatory|obligatory))\b(?: to\b)?|"
-            r"必须|务必|强制",
+            r"必须|务必|强制|必填|必需",
         ),
         ("permit", "yes", rf"\b(?:may|can|{_IS} (?:allowed|permitted))\b(?: to\b)?|可以|允许|准许|能够"),
         (

@@ -53,6 +53,10 @@ _BY_DEFAULT = re.compile(
 _DEFAULT_FIRST = re.compile(
     r"^(?:by default|默认情况下|默认)\s*,?\s*(?P<what>.+?)\s*(?:is|are|为|是)\s*(?:set to )?(?P<en>\S+)$"
 )
+_DEFAULT_NAMED = re.compile(
+    r"^(?P<pre>.*?)\bdefault (?P<what>(?!value|setting)[a-z][a-z -]{1,40}?) ?(?:is|are|=)(?: set to)? (?P<en>\S+)$|"
+    r"^(?P<before>.{0,12}?)(?:的)?默认(?P<named>[^为是=]{1,12}?)\s?(?:为|是|=)\s?(?P<zh>\S+)$"
+)
 _YES: Final = frozenset(["on", "true", "yes", "enabled", "enable", "1", "开启", "打开", "启用", "是", "开"])
 _NO: Final = frozenset(["off", "false", "no", "disabled", "disable", "0", "关闭", "禁用", "停用", "否", "关"])
 
@@ -66,6 +70,11 @@ def _default(text: str) -> Found | None:
             value = _setting(match["en"])
             more = match.groupdict().get("more") or ""
             return None if value is None else Found("default", value, match["what"] + more)
+    named = _DEFAULT_NAMED.match(text)
+    if named:
+        value = _setting(named["en"] or named["zh"])
+        about = " ".join(filter(None, (named["pre"], named["before"], named["what"], named["named"])))
+        return None if value is None else Found("default", value, about)
     match = _DEFAULT.search(text)
     if match is None:
         return None

@@ -10,7 +10,7 @@ from typing import Final
 
 from ctx_pipeline.index.analysis import terms
 
-CLAIMS_VERSION: Final = "1"
+CLAIMS_VERSION: Final = "2"
 """Changes with what `claims.claims_table` finds in a text, and with how `contested.contested_table` compares it."""
 
 _CONCEPTS: Final = """
@@ -108,6 +108,13 @@ accept: accept take | 接受 受理 接收
 offer: provide | 提供
 support: support | 支持
 transaction: transaction trade deal | 交易
+cost: cost | 成本
+open: open launch | 打开
+install: install installation | 安装
+register: register signup registration | 注册
+active: active | 活跃
+visit: visit | 访客 浏览
+marketing: marketing | 营销
 """
 
 _FILLERS: Final = """
