@@ -14,15 +14,21 @@ _DEFINES = re.compile(
     r"^(?P<head>[^=]{1,48}?)(?:\s*:?=\s*|"
     r"\s+(?:means|equals|refers to|stands for|counts|measures|covers|"
     r"(?:is|are)(?: (?:defined|calculated|computed|measured|counted) (?:as|by|from|on))?)\s+|"
-    r"\s*(?:等于|定义(?:为|是)|口径(?:为|是)|计算(?:为|方式为)|指的是|是指|指|按照?|为|是)\s*)(?P<body>.+)$"
+    r"\s*(?:等于|定义(?:为|是)|口径(?:为|是)|计算(?:为|方式为)|指的是|是指|指|为|是)\s*)(?P<body>.+)$"
 )
 _EVENT = re.compile(r"\b(?:was|were|shown|displayed|owned|refreshed|updated)\b|负责|看板|刷新")
+_PARTS = re.compile(
+    r"\b(?:includ|exclud)|\b(?:net|gross|exclusive|inclusive) of\b|\b(?:without|as well|also|too)\b|"
+    r"包含|包括|不含|扣除|剔除|排除|计入|算入"
+)
+"""What says of a part whether it counts; the claim of that is compared instead."""
+_KEPT: Final = frozenset({"customer", "user"})
 
 
 def definition(text: str) -> tuple[str, str] | None:
     """Return the words that a folded clause defines something by, and what it defines; None if it defines nothing."""
     match = _DEFINES.match(text)
-    if match is None or len(match["body"]) > MAX_BODY_CHARS or _EVENT.search(text):
+    if match is None or len(match["body"]) > MAX_BODY_CHARS or _EVENT.search(text) or _PARTS.search(text):
         return None
     value = defining_words(match["body"])
     return (value, match["head"]) if value else None
@@ -39,4 +45,4 @@ def defining_words(text: str) -> str:
 
 
 def _tells(word: str) -> bool:
-    return not is_filler(word) and not is_verb(word) and not word[0].isdigit()
+    return word in _KEPT or (not is_filler(word) and not is_verb(word) and not word[0].isdigit())

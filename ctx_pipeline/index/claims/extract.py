@@ -17,7 +17,7 @@ from ctx_pipeline.index.claims.columns import schema_item_claims, schema_text_cl
 from ctx_pipeline.index.claims.definitions import defining_words, definition
 from ctx_pipeline.index.claims.kin import DEFINITION
 from ctx_pipeline.index.claims.sentences import Clause, clauses
-from ctx_pipeline.index.claims.values import clause_claims, plain_code
+from ctx_pipeline.index.claims.values import clause_claims, described_formula, plain_code
 from ctx_pipeline.index.claims.words import folded, marked, words
 
 if TYPE_CHECKING:
@@ -95,8 +95,10 @@ def _claims(item: ContextItem) -> Iterator[Claim]:
 def _described(text: str) -> Iterator[Claim]:
     """Yield the definition that the first sentence of a metric's or a term's description is."""
     first = re.split(r"(?<=[.;])\s|[。;；]", text, maxsplit=1)[0]
-    value = defining_words(first)
-    if value:
+    formula = described_formula(re.split(r"[,，:：]", first, maxsplit=1)[0])
+    if formula is not None:
+        yield Claim("formula:words", formula, (), said=first[:MAX_SAID_CHARS])
+    elif definition(first) is None and (value := defining_words(first)):
         yield Claim(DEFINITION, value, (), said=first[:MAX_SAID_CHARS])
 
 
@@ -106,12 +108,13 @@ def _of_clause(clause: Clause, *, defining: bool) -> Iterator[Claim]:
         yield Claim(attribute, value, clause.scope, about=about)
     if schema:
         return
+    values = list(clause_claims(clause.text, defining=defining or bool(clause.scope)))
     defined = definition(clause.text)
-    if defined is not None:
+    if defined is not None and not any(found.attribute.startswith("formula:") for found in values):
         value, head = defined
         about = (*marked(head), *clause.scope)
         yield Claim(DEFINITION, value, about, said=clause.text[:MAX_SAID_CHARS], loose=clause.loose)
-    for found in clause_claims(clause.text, defining=defining or bool(clause.scope)):
+    for found in values:
         about = (*marked(found.about), *found.more, *clause.scope)
         said = clause.text[:MAX_SAID_CHARS]
         yield Claim(

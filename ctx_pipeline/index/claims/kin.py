@@ -7,6 +7,7 @@ parallel things (`for directors`, `for the board`) nor, in one language, about n
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ MAX_ROWS: Final = 24
 DEFINITION: Final = "definition"
 
 _STANCE: Final = {f"polar:{name}": "stance" for name in ("permit", "enabled", "is", "does")}
-_COMPARED: Final = ("quantity:", "polar:", "one:", "include", "default", DEFINITION)
+_COMPARED: Final = ("quantity:", "polar:", "one:", "include", "default", "formula:words", DEFINITION)
 _LEAST_SHARED: Final = 0.4
 """Share of their words that two permissions or switches have in common, to be of one thing."""
 _NEIGHBOURS: Final = frozenset(
@@ -33,7 +34,7 @@ _NEIGHBOURS: Final = frozenset(
 )
 """Words of what is around a subject: where one side alone has them, it speaks of something else."""
 _VAGUE: Final = frozenset(
-    "rate quantity amount total user customer distinct uniqu peopl person someon everyon anyon who whose place made "
+    "rate share quantity amount total user customer distinct uniqu peopl person someon everyon anyon who whose place made "
     "day period metric 去 重 人 天 日 者 次 第 一 首".split()
 )
 """Words that tell two definitions apart only where these have no others."""
@@ -82,7 +83,7 @@ def _statement(
     said = [word for word in marked if word[0] != "@"]
     named, left = subjects.named(row.tenant, said)
     if subject is None:
-        if not defines or len(named) != 1 or any(not is_filler(word) for word in left):
+        if len(named) != 1 or any(not is_filler(word) and not is_verb(word) for word in left):
             return None
         subject = next(iter(named))
     if (named and subject not in named and defines) or "#by" in marked or "@past" in marked:
@@ -132,9 +133,20 @@ def _differ(attribute: str, left: _Statement, right: _Statement) -> bool:
         return False
     if attribute == DEFINITION:
         return _other_definition(left, right)
+    if attribute in _WORDED and left.chinese != right.chinese and not _translated(left, right):
+        return False
     if attribute.startswith("quantity:") and same_value(left.value, right.value):
         return False
     return _of_one_thing(left, right, strict=attribute.startswith(("stance", "polar:")))
+
+
+_WORDED: Final = ("formula:words", "one:basis")
+"""Attributes whose values are words, which two languages share only where both know them."""
+
+
+def _translated(left: _Statement, right: _Statement) -> bool:
+    parts = (word for side in (left, right) for word in re.split(r"[-+*/ ]", side.value))
+    return all(word in CONCEPTS for word in parts if word)
 
 
 def _equally_limited(left: _Statement, right: _Statement) -> bool:

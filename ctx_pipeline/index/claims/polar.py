@@ -134,6 +134,10 @@ _SET = {
 }
 
 
+_BASIS = re.compile(
+    r"\b(?:calculated|computed|measured|counted|based) (?:by|on|per)(?: the)? (?P<en>[a-z]+(?: [a-z]+){0,2})$|"
+    r"按照?(?P<zh>[^\s,，。按]{1,10}?)(?:来)?(?:计算|统计|核算|计价|计费)"
+)
 _DENIED = re.compile(r"\bnot\b|n't\b|\bnever\b|不|非|未")
 
 
@@ -145,3 +149,11 @@ def opposites(text: str) -> Iterator[Found]:
             day = found[0].removesuffix("s")
             word = day if day in _DAYS else found[0]
             yield Found(f"one:{name}", _SAME.get(word, word), pattern.sub(" ", text))
+
+
+def bases(text: str) -> Iterator[Found]:
+    """Yield what a clause says something is calculated by."""
+    basis = _BASIS.search(text)
+    if basis:
+        value = " ".join(words(basis["en"] or basis["zh"]))
+        yield Found("one:basis", value, text[: basis.start()])

@@ -18,6 +18,8 @@ _MARK = re.compile(r"^\s*(?:[-*+>]|\d{1,3}[.)]|[（(]?[一二三四五六七八�
 _STRONG = re.compile(r"(\*\*|__|`)")
 _HEADING = re.compile(r"^\s*#{1,6}\s+")
 _COMMA = re.compile(r"[,，、:：](?=\D|$)|\s[—–-]{1,2}\s|\b(?:but|whereas|while)\b|，?(?:但是|但|而)")
+_COMMA_OF_FORMULA = re.compile(r"[,，、:：](?=\D|$)")
+"""Behind a sign of equality a dash is a minus."""
 _COLON = re.compile(r"^([^:：,，。]{2,80})[:：]\s*(?=(?:[^:：,，。]|,(?=\d)){1,24}[.。]?\s*$)")
 """A name with its value, `refund window: 30 days`."""
 _ASIDE = re.compile(r"(?<=[\s\u3400-\u9fff])\(([^()]*)\)|（([^（）]*)）")
@@ -113,7 +115,7 @@ def _of_sentence(sentence: str, scope: tuple[str, ...], *, loose: bool) -> Itera
     asides = [part for match in _ASIDE.finditer(sentence) for part in match.groups() if part]
     limits = [part for part in asides if _LIMITS.match(part.strip()) or _NUMBERS.search(part)]
     said = _COLON.sub(r"\1 = ", _ASIDE.sub(" ", sentence))
-    parts = [part for piece in _COMMA.split(said) if (part := piece.strip(" .。;；!！"))]
+    parts = [part for piece in (_COMMA_OF_FORMULA if "=" in sentence else _COMMA).split(said) if (part := piece.strip(" .。;；!！"))]
     if len(parts) > 1:
         limits += [part for part in parts if _LIMITS.match(part)]
     if _PAST.search(sentence):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ctx_pipeline.index.claims.inclusion import inclusions
-from ctx_pipeline.index.claims.polar import opposites, polar
+from ctx_pipeline.index.claims.polar import bases, opposites, polar
 from ctx_pipeline.index.claims.quantities import Quantity, quantities
 from ctx_pipeline.index.claims.sentences import Found
 from ctx_pipeline.index.claims.words import QUANTITY, words
@@ -15,6 +15,7 @@ from ctx_pipeline.index.claims.words import QUANTITY, words
 
 def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
     """Yield the claims of a folded clause. `defining`: its item says what one subject is, so that few words will do."""
+    yield from bases(text)
     default = _default(text)
     if default is not None:
         yield default
@@ -23,6 +24,7 @@ def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
     if included:
         yield from included
         yield from (found for found in polar(text) if found.attribute in _MODAL)
+        yield from _quantified(text)
         return
     formula = _formula(text)
     if formula is not None:
@@ -121,6 +123,12 @@ _OPERATORS: Final = (
 )
 _SPLIT = re.compile(r"(?<!\w)([-+*/])(?!\w)|(?<=\s)([-+*/])(?=\s)|([/*+])")
 _CODE = re.compile(r"[a-z_]+\s*\(|[a-z]+_[a-z_]+|\bfilter\b")
+
+
+def described_formula(text: str) -> str | None:
+    """Return the formula that a description without a name is, `revenue divided by orders`; None if it is none."""
+    found = None if quantities(text) or _formula(text) else _formula(f"x = {text}")
+    return found.value if found is not None and found.attribute == "formula:words" and not found.event else None
 
 
 def _formula(text: str) -> Found | None:

@@ -21,7 +21,7 @@ tax: tax vat taxes | 增值税 税费 税金 税
 shipping: shipping freight postage | 运费 邮费 配送费 快递费
 discount: discount coupon voucher promotion promo rebate | 折扣 优惠券 代金券 优惠 促销
 order: order purchase | 订单 下单
-pay: pay payment | 付款 支付
+pay: pay payment | 付款 支付 付清 结清 缴纳
 customer: customer client buyer shopper | 客户 顾客 买家 消费者
 user: user | 用户
 window: window period timeframe deadline | 期限 时限 窗口期 窗口 期间
