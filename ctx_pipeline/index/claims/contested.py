@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.index.claims.kin import DEFINITION, MAX_ROWS, akin
+from ctx_pipeline.index.claims.kin import DEFINITION, DESCRIBED, MAX_ROWS, akin
 from ctx_pipeline.index.claims.quantities import same_value
 from ctx_pipeline.index.claims.subjects import Subjects
 from ctx_pipeline.index.claims.words import folded, is_filler, is_verb, words
@@ -111,7 +111,7 @@ def _own_pairs(numbered: Sequence[tuple[_Said, int]], rows: Sequence[Row]) -> It
 def _by_key(rows: Sequence[Row], claims: pa.Table, subjects: Subjects) -> dict[Key, list[_Said]]:
     by_key: dict[Key, list[_Said]] = defaultdict(list)
     for at, claim in _each(claims):
-        if claim["attribute"] == DEFINITION:
+        if claim["attribute"] in (DEFINITION, DESCRIBED):
             continue
         row = rows[at]
         made = _keyed(claim, row, subjects)

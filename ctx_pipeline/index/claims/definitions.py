@@ -22,7 +22,8 @@ _PARTS = re.compile(
     r"包含|包括|不含|扣除|剔除|排除|计入|算入"
 )
 """What says of a part whether it counts; the claim of that is compared instead."""
-_KEPT: Final = frozenset({"customer", "user"})
+_PEOPLE: Final = frozenset({"customer", "user", "person", "peopl", "someon", "everyon", "anyon", "member"})
+"""Whom a definition counts: one word for all, so that two that count people are of one thing."""
 
 
 def definition(text: str) -> tuple[str, str] | None:
@@ -36,13 +37,14 @@ def definition(text: str) -> tuple[str, str] | None:
 
 def defining_words(text: str) -> str:
     """Return the telling words of a definition in order, without its quantities, which are claims of their own."""
-    kept, at = [], 0
+    kept: list[str] = []
+    at = 0
     for found in quantities(text):
         kept.append(text[at : found.start])
         at = found.end
     said = words(" ".join([*kept, text[at:]]))
-    return " ".join(dict.fromkeys(word for word in said if _tells(word)))
+    return " ".join(dict.fromkeys("user" if word in _PEOPLE else word for word in said if _tells(word)))
 
 
 def _tells(word: str) -> bool:
-    return word in _KEPT or (not is_filler(word) and not is_verb(word) and not word[0].isdigit())
+    return word in _PEOPLE or (not is_filler(word) and not is_verb(word) and not word[0].isdigit())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.claims.columns import schema_item_claims, schema_text_claims
 from ctx_pipeline.index.claims.definitions import defining_words, definition
-from ctx_pipeline.index.claims.kin import DEFINITION
+from ctx_pipeline.index.claims.kin import DEFINITION, DESCRIBED
 from ctx_pipeline.index.claims.sentences import Clause, clauses
 from ctx_pipeline.index.claims.values import clause_claims, described_formula, plain_code
 from ctx_pipeline.index.claims.words import folded, marked, words
@@ -95,9 +95,10 @@ def _claims(item: ContextItem) -> Iterator[Claim]:
 def _described(text: str) -> Iterator[Claim]:
     """Yield the definition that the first sentence of a metric's or a term's description is."""
     first = re.split(r"(?<=[.;])\s|[。;；]", text, maxsplit=1)[0]
-    formula = described_formula(re.split(r"[,，:：]", first, maxsplit=1)[0])
+    parts = re.split(r"[,，:：]", first)[:2]
+    formula = next(filter(None, map(described_formula, parts)), None)
     if formula is not None:
-        yield Claim("formula:words", formula, (), said=first[:MAX_SAID_CHARS])
+        yield Claim(DESCRIBED, formula, (), said=first[:MAX_SAID_CHARS])
     elif definition(first) is None and (value := defining_words(first)):
         yield Claim(DEFINITION, value, (), said=first[:MAX_SAID_CHARS])
 

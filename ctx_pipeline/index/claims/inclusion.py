@@ -59,7 +59,9 @@ _STOP_OBJECT = re.compile(
     r"\b(?:in|at|for|on|since|when|if|because|which|that|as|from|by|due|per|under|until|before|after)\b.*$"
 )
 _NONE = re.compile(r"^(?:no|none of(?: the)?)\s+")
-_GENERIC: Final = frozenset({"order", "amount", "product", "transaction", "quantity", "part", "fee", "sale", "total", "cost"})
+_GENERIC: Final = frozenset(
+    {"order", "amount", "product", "transaction", "quantity", "part", "fee", "sale", "total", "cost"}
+)
 _PRONOUNS: Final = frozenset(
     ["it", "them", "they", "this", "these", "those", "everything", "nothing", "all", "both", "它", "其"]
 )

@@ -23,20 +23,26 @@ from ctx_pipeline.index.claims.words import CONCEPTS, folded, is_filler, is_limi
 MAX_ROWS: Final = 24
 """Items of one subject above which they are a collection, not statements of one fact; bounds the pairs to compare."""
 DEFINITION: Final = "definition"
+DESCRIBED: Final = "described:formula"
+"""The formula that a description is, without the name of what it defines."""
 
 _STANCE: Final = {f"polar:{name}": "stance" for name in ("permit", "enabled", "is", "does")}
-_COMPARED: Final = ("quantity:", "polar:", "one:", "include", "default", "formula:words", DEFINITION)
-_LEAST_SHARED: Final = 0.4
+_COUNTS: Final = {f"quantity:{name}": "quantity:count" for name in ("number", "times", "people")}
+_ALIKE: Final = {**_STANCE, **_COUNTS, DESCRIBED: "formula:words"}
+_COMPARED: Final = ("quantity:", "polar:", "one:", "include", "default", "formula:words", DESCRIBED, DEFINITION)
+_LEAST_SHARED: Final = 0.6
 """Share of their words that two permissions or switches have in common, to be of one thing."""
-_NEIGHBOURS: Final = frozenset(
-    "dashboard owner carri roll transfer notic reminder refresh grow grew increas decreas cost page slide chart wait "
-    "interval import popular 看 板 责 刷 结 转 增 降".split()
-)
+_NEIGHBOUR_WORDS: Final = """
+dashboard owner carri roll transfer notic reminder refresh grow grew increas decreas cost page slide chart wait 
+interval import note popular 看 板 责 刷 结 转 增 降
+"""
+_NEIGHBOURS: Final = frozenset(_NEIGHBOUR_WORDS.split())
 """Words of what is around a subject: where one side alone has them, it speaks of something else."""
-_VAGUE: Final = frozenset(
-    "rate share quantity amount total user customer distinct uniqu peopl person someon everyon anyon who whose place made "
-    "day period metric 去 重 人 天 日 者 次 第 一 首".split()
-)
+_VAGUE_WORDS: Final = """
+rate share quantity amount total user customer distinct uniqu peopl person someon everyon anyon who whose place
+made day period metric 去 重 人 天 日 者 次 第 一 首
+"""
+_VAGUE: Final = frozenset(_VAGUE_WORDS.split())
 """Words that tell two definitions apart only where these have no others."""
 
 
@@ -77,7 +83,8 @@ def akin(
 def _statement(
     at: int, row: Row, claim: Mapping[str, Any], subjects: Subjects
 ) -> tuple[tuple[str, str], _Statement] | None:
-    attribute, marked = claim["attribute"], claim["words"].split()
+    attribute: str = claim["attribute"]
+    marked: list[str] = claim["words"].split()
     subject = subjects.own(row)
     defines = attribute == DEFINITION
     said = [word for word in marked if word[0] != "@"]
@@ -99,7 +106,7 @@ def _statement(
     return (row.tenant, subject), _Statement(
         at,
         row.item_id.partition("#")[0],
-        _STANCE.get(attribute, attribute),
+        _ALIKE.get(attribute, attribute),
         value,
         tuple(sorted(claim["object"].split())),
         text,
@@ -135,11 +142,16 @@ def _differ(attribute: str, left: _Statement, right: _Statement) -> bool:
         return _other_definition(left, right)
     if attribute in _WORDED and left.chinese != right.chinese and not _translated(left, right):
         return False
+    if attribute == "formula:words" and not _other_formula(left.value, right.value):
+        return False
     if attribute.startswith("quantity:") and same_value(left.value, right.value):
         return False
     return _of_one_thing(left, right, strict=attribute.startswith(("stance", "polar:")))
 
 
+_RHYTHMS: Final = frozenset(
+    word for name in ("daily", "weekly", "monthly", "quarterly", "yearly", "annual") for word in words(name)
+)
 _WORDED: Final = ("formula:words", "one:basis")
 """Attributes whose values are words, which two languages share only where both know them."""
 
@@ -149,10 +161,22 @@ def _translated(left: _Statement, right: _Statement) -> bool:
     return all(word in CONCEPTS for word in parts if word)
 
 
+def _other_formula(left: str, right: str) -> bool:
+    """Whether operands or signs differ; `paid orders` for `orders` is more detail."""
+    if re.findall(r"[-+*/]", left) != re.findall(r"[-+*/]", right):
+        return True
+    operands = zip(re.split(r"[-+*/]", left), re.split(r"[-+*/]", right), strict=True)
+    pairs = [(set(one.split()), set(other.split())) for one, other in operands]
+    return any(one - other and other - one for one, other in pairs)
+
+
 def _equally_limited(left: _Statement, right: _Statement) -> bool:
     """Whether nothing limits one side of which the other does not speak at all."""
     dimensions = {measure.partition("=")[0]: measure for measure in left.measures}
     if any(dimensions.get(other.partition("=")[0], other) != other for other in right.measures):
+        return False
+    rhythms = [_RHYTHMS.intersection(side.topic) for side in (left, right)]
+    if all(rhythms) and rhythms[0] != rhythms[1]:
         return False
     mixed = left.chinese != right.chinese
     for one, other in ((left, right), (right, left)):
@@ -187,7 +211,8 @@ def _of_one_thing(left: _Statement, right: _Statement, *, strict: bool) -> bool:
 def _parallel(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
     """Two sentences with another word in the same place, and only there, are about two things of a kind."""
     changes = [op for op in SequenceMatcher(None, left, right, autojunk=False).get_opcodes() if op[0] != "equal"]
-    return len(changes) == 1 and changes[0][0] == "replace"
+    shared = len(set(left) & set(right))
+    return len(changes) == 1 and changes[0][0] == "replace" and shared > 1
 
 
 def _other_definition(left: _Statement, right: _Statement) -> bool:
@@ -201,4 +226,3 @@ def _other_definition(left: _Statement, right: _Statement) -> bool:
         return False
     vague: frozenset[str] = frozenset() if len(one | other) <= 4 else _VAGUE
     return bool(one - other - vague) and bool(other - one - vague)
-

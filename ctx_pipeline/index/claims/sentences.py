@@ -115,7 +115,11 @@ def _of_sentence(sentence: str, scope: tuple[str, ...], *, loose: bool) -> Itera
     asides = [part for match in _ASIDE.finditer(sentence) for part in match.groups() if part]
     limits = [part for part in asides if _LIMITS.match(part.strip()) or _NUMBERS.search(part)]
     said = _COLON.sub(r"\1 = ", _ASIDE.sub(" ", sentence))
-    parts = [part for piece in (_COMMA_OF_FORMULA if "=" in sentence else _COMMA).split(said) if (part := piece.strip(" .。;；!！"))]
+    parts = [
+        part
+        for piece in (_COMMA_OF_FORMULA if "=" in sentence else _COMMA).split(said)
+        if (part := piece.strip(" .。;；!！"))
+    ]
     if len(parts) > 1:
         limits += [part for part in parts if _LIMITS.match(part)]
     if _PAST.search(sentence):

@@ -116,7 +116,10 @@ _DEFINED = re.compile(
 _OPERATORS: Final = (
     (re.compile(r"^(?:the )?ratio of (.+?) to (.+)$"), r"\1 / \2"),
     (re.compile(r"^(.+?)(?:与|和)(.+?)之比$"), r"\1 / \2"),
-    (re.compile(r"\s+(?:divided by|over|as a share of)\s+|\s*除以\s*|\s*÷\s*"), "/"),
+    (
+        re.compile(r"\s+(?:divided by|over(?! (?:an? |the )?(?:last |past )?\d)|as a share of)\s+|\s*除以\s*|\s*÷\s*"),
+        "/",
+    ),
     (re.compile(r"\s+(?:multiplied by|times)\s+|\s*乘以?\s*|\s*[×]\s*"), "*"),
     (re.compile(r"\s+(?:plus)\s+|\s*(?:加上|加)\s*"), "+"),
     (re.compile(r"\s+(?:minus|less)\s+|\s*(?:减去|减)\s*"), "-"),
