@@ -33,7 +33,7 @@ _COMPARED: Final = ("quantity:", "polar:", "one:", "include", "default", "formul
 _LEAST_SHARED: Final = 0.6
 """Share of their words that two permissions or switches have in common, to be of one thing."""
 _NEIGHBOUR_WORDS: Final = """
-dashboard owner carri roll transfer notic reminder refresh grow grew increas decreas cost page slide chart wait 
+dashboard owner carri roll transfer notic reminder refresh grow grew increas decreas cost page slide chart wait
 interval import note popular 看 板 责 刷 结 转 增 降
 """
 _NEIGHBOURS: Final = frozenset(_NEIGHBOUR_WORDS.split())

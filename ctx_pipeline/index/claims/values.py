@@ -34,6 +34,7 @@ def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
     yield from quantified
     if not quantified:
         yield from polar(text)
+    if all((found.attribute, found.value) == ("quantity:times", "1~0") for found in quantified):
         yield from opposites(text)
 
 
@@ -59,6 +60,7 @@ _DEFAULT_NAMED = re.compile(
     r"^(?P<pre>.*?)\bdefault (?P<what>(?!value|setting)[a-z][a-z -]{1,40}?) ?(?:is|are|=)(?: set to)? (?P<en>\S+)$|"
     r"^(?P<before>.{0,12}?)(?:的)?默认(?P<named>[^为是=]{1,12}?)\s?(?:为|是|=)\s?(?P<zh>\S+)$"
 )
+_DEFAULT_WITH = re.compile(r"默认(?:以|使用|采用|用)\s?(?P<zh>[a-z0-9][a-z0-9./_+-]*)")
 _YES: Final = frozenset(["on", "true", "yes", "enabled", "enable", "1", "开启", "打开", "启用", "是", "开"])
 _NO: Final = frozenset(["off", "false", "no", "disabled", "disable", "0", "关闭", "禁用", "停用", "否", "关"])
 
@@ -72,6 +74,9 @@ def _default(text: str) -> Found | None:
             value = _setting(match["en"])
             more = match.groupdict().get("more") or ""
             return None if value is None else Found("default", value, match["what"] + more)
+    used = _DEFAULT_WITH.search(text)
+    if used:
+        return Found("default", used["zh"], f"{text[: used.start()]} {text[used.end() :]}")
     named = _DEFAULT_NAMED.match(text)
     if named:
         value = _setting(named["en"] or named["zh"])
