@@ -187,7 +187,11 @@ def _hold_tools(options: Sequence[Option], window: Window, planned: int) -> None
     most = max(int(window.limits.soft_target * TOOL_SHARE), planned, window.left - others)
     purse = window.tool_purse
     if most < purse.most:
-        purse.name, purse.left, purse.most = "the tool schema budget of this window", max(0, most - (purse.most - purse.left)), most
+        purse.name, purse.left, purse.most = (
+            "the tool schema budget of this window",
+            max(0, most - (purse.most - purse.left)),
+            most,
+        )
 
 
 def _complete_groups(alive: Sequence[Candidate], request: ContextRequest, window: Window) -> None:

@@ -171,3 +171,86 @@ def test_what_instructs_makes_no_claims():
     text = "The refund window is 30 days."
     assert claims_of(make_item("p", text, kind=ItemKind.POLICY)) == []
     assert claims_of(make_item("d", text)) != []
+
+
+def metric(name: str, description: str) -> ContextItem:
+    text = f"metric: {name}\ndescription: {description}"
+    return make_item(name, text, kind=ItemKind.METRIC, subject=f"metric:{name}")
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("Goods may be returned within 30 days.", "Goods can be sent back up to 14 days after they arrive."),
+        ("Access logs are kept for 180 days.", "We delete access logs after 90 days."),
+        ("Goods may be returned within 30 days.", "商品可在15天内退货。"),
+        ("保修期为24个月。", "The warranty lasts one year."),
+        ("发票须在45天内付清。", "发票的付款期限是60天。"),
+        ("Two-factor authentication is mandatory.", "Two-factor authentication is optional."),
+        ("Company cars may be used privately.", "公司车辆禁止私用。"),
+        ("The default log level is WARNING.", "The default log level is INFO."),
+        ("The close is done on the 3rd working day.", "The close is done on the 5th working day."),
+        ("A new buyer is someone who ordered once.", "A new buyer is someone who registered once."),
+        ("新客指首次下单的客户。", "新客指首次注册的客户。"),
+        ("退货率按件数计算。", "退货率按金额计算。"),
+        ("The late fee is 2 %.", "The late fee is 1.5 %."),
+    ],
+)
+def test_items_of_one_subject_contradict_each_other_in_other_words(left: str, right: str):
+    assert contested(document("a", left, subject="x:y"), document("b", right, subject="x:y")) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("Goods may be returned within 30 days.", "In the East region goods may be returned within 14 days."),
+        ("商品可在30天内退货。", "华东区商品可在15天内退货。"),
+        ("Annual leave is 25 days.", "Up to 5 days of annual leave can be carried over."),
+        ("年假为10天。", "未休年假可结转5天到次年。"),
+        ("Expenses above 500 USD need approval by a director.", "Expenses above 5000 USD need approval by the CFO."),
+        ("The monthly close is done on the 3rd day.", "The quarterly close is done on the 10th day."),
+        ("Guest checkout is enabled.", "Guest checkout does not support invoices."),
+        ("优惠券可以叠加使用。", "优惠券不可兑换现金。"),
+        ("Refunds take 3 working days.", "退款需财务审批。"),
+        ("Ana prefers weekly reports.", "Ana prefers charts over tables."),
+        ("新客指首次下单的客户。", "新客是第一次下单的客户，不区分渠道。"),
+    ],
+)
+def test_items_of_one_subject_that_say_more_or_other_things_do_not(left: str, right: str):
+    assert contested(document("a", left, subject="x:y"), document("b", right, subject="x:y")) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("description", "said"),
+    [
+        ("Orders divided by sessions", "Conversion is orders divided by page views."),
+        ("Average order value: revenue divided by orders", "AOV is revenue divided by visits."),
+        ("Users who opened the app that day", "DAU counts everyone who has the app installed."),
+        ("当天打开应用的用户数", "日活指当天安装了应用的用户数。"),
+    ],
+)
+def test_a_memory_defines_a_metric_by_something_else(description: str, said: str):
+    name = "日活" if "日活" in said else said.split()[0].lower()
+    assert contested(metric(name, description), document("m", said, subject=f"metric:{name}")) == [1, 1]
+    assert contested(metric(name, description), document("m", said)) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The DAU dashboard is refreshed every 2 hours.",
+        "DAU was 1.2 million last Friday.",
+        "DAU is owned by the growth team.",
+        "DAU means users who opened the app that day, bots aside.",
+        "日活看板每两小时刷新一次。",
+        "DAU 由增长团队负责。",
+    ],
+)
+def test_what_is_said_around_a_metric_contradicts_no_definition(said: str):
+    items = (metric("dau", "Users who opened the app that day"), document("m", said, subject="metric:dau"))
+    assert contested(*items) == [0, 0]
+
+
+def test_a_subject_with_many_items_is_a_collection():
+    items = [document(f"d{n}", f"Note {n}: {n + 2} days for step {n}.", subject="user:ana") for n in range(30)]
+    assert contested(*items) == [0] * 30

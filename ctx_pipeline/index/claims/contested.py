@@ -7,6 +7,7 @@ either language. Claims of one document never contradict each other, and neither
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.catalogue import Row
+from ctx_pipeline.index.claims.kin import DEFINITION, DESCRIBED, MAX_ROWS, akin
 from ctx_pipeline.index.claims.quantities import same_value
 from ctx_pipeline.index.claims.subjects import Subjects
 from ctx_pipeline.index.claims.words import folded, is_filler, is_verb, words
@@ -30,6 +32,7 @@ MAX_SUBJECT_VALUES: Final = 12
 MAX_TITLE_WORDS: Final = 12
 
 _SCHEMA = ItemKind.SCHEMA.value
+_LETTER = re.compile(r"(?<![\w'’.-])[a-z](?![\w'’.-])")
 _TITLE_FILLERS: Final = frozenset({"faq", "draft", "overview", "manual", "summary", "intro", "help", "center", "page"})
 
 Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
@@ -78,7 +81,9 @@ def contested_table(rows: Sequence[Row], claims: pa.Table) -> pa.Table:
 
 def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Said, int]]]:
     """Yield groups of claims of which some contradict each other, in a fixed order, with the number of the value."""
-    by_key = _by_key(rows, claims)
+    subjects = Subjects(rows, claims.column("names"))
+    by_key = _by_key(rows, claims, subjects)
+    found: set[tuple[int, int]] = set()
     schema_sources = _schema_sources(rows)
     for key in sorted(by_key):
         group = by_key[key]
@@ -89,13 +94,27 @@ def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Sa
         for part in _comparable(group, rows):
             numbered = _numbered(part, rows, quantity=key[1].startswith("quantity:"))
             if numbered:
+                found.update(_own_pairs(numbered, rows))
                 yield numbered
+    for one, other in akin(rows, _each(claims), subjects):
+        documents = [rows[at].item_id.partition("#")[0] for at, _ in (one, other)]
+        if (one[0], other[0]) not in found and documents[0] != documents[1]:
+            sides = zip((one, other), documents, strict=True)
+            yield [(_Said(at, name, "", about, True), value) for value, ((at, about), name) in enumerate(sides)]
 
 
-def _by_key(rows: Sequence[Row], claims: pa.Table) -> dict[Key, list[_Said]]:
-    subjects = Subjects(rows, claims.column("names"))
+def _own_pairs(numbered: Sequence[tuple[_Said, int]], rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of a group that contradict each other and name their subject themselves."""
+    own = sorted((said.row, value) for said, value in numbered if rows[said.row].subject is not None)[:MAX_ROWS]
+    for at, (row, value) in enumerate(own):
+        yield from ((row, other) for other, another in own[at + 1 :] if another != value)
+
+
+def _by_key(rows: Sequence[Row], claims: pa.Table, subjects: Subjects) -> dict[Key, list[_Said]]:
     by_key: dict[Key, list[_Said]] = defaultdict(list)
     for at, claim in _each(claims):
+        if claim["attribute"] in (DEFINITION, DESCRIBED):
+            continue
         row = rows[at]
         made = _keyed(claim, row, subjects)
         if made is not None:
@@ -170,13 +189,14 @@ def _says_enough(attribute: str, rest: set[str], *, loose: bool) -> bool:
 def _comparable(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]]:
     """Yield the parts of a group whose documents are about one thing.
 
-    Where no subject is named, the titles tell: `Handbook East` and `Handbook West` are about two.
+    The titles tell: `Service A` and `Service B` are about two; and `Handbook East` and `Handbook West`, where no subject
+    is named.
     """
     documents = sorted({said.document for said in group})
     found = len({said.value for said in group})
     if all(said.subject for said in group):
         if found <= MAX_SUBJECT_VALUES:
-            yield group
+            yield from _by_letter(group, rows)
         return
     if len(documents) > MAX_DOCUMENTS or found > MAX_VALUES:
         return
@@ -187,6 +207,14 @@ def _comparable(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]
         if len(together) > 1:
             yield [said for said in group if said.document in together]
         left = [other for other in left if other not in together]
+
+
+def _by_letter(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]]:
+    """Yield the parts of a group whose titles have one letter that stands alone; what has none belongs to each."""
+    letters = {said.row: "".join(sorted(set(_LETTER.findall(folded(rows[said.row].title))))) for said in group}
+    named = sorted(set(letters.values()) - {""})
+    for letter in named if len(named) > 1 else [""]:
+        yield [said for said in group if letter == "" or letters[said.row] in ("", letter)]
 
 
 def _title_words(title: str) -> frozenset[str]:

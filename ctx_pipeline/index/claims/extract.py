@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.claims.columns import schema_item_claims, schema_text_claims
+from ctx_pipeline.index.claims.definitions import defining_words, definition
+from ctx_pipeline.index.claims.kin import DEFINITION, DESCRIBED
 from ctx_pipeline.index.claims.sentences import Clause, clauses
-from ctx_pipeline.index.claims.values import clause_claims, plain_code
+from ctx_pipeline.index.claims.values import clause_claims, described_formula, plain_code
 from ctx_pipeline.index.claims.words import folded, marked, words
 
 if TYPE_CHECKING:
@@ -81,10 +83,24 @@ def _claims(item: ContextItem) -> Iterator[Claim]:
                 yield Claim(f"field:{name}", plain_code(value), (), said=f"{name} of {item.title}")
         described = [value for name, value in _KEYED.findall(text) if name == "description"]
         text = described[0] if described else ""
-    defining = item.kind in _DEFINING or (item.kind is ItemKind.MEMORY and item.subject is not None)
+        yield from _described(text)
+    if item.kind is ItemKind.GLOSSARY:
+        yield from _described(text.partition(": ")[2])
+    defining = item.kind in _DEFINING or item.subject is not None
     title = folded(item.title) if item.kind is ItemKind.DOCUMENT else ""
     for clause in clauses(text, title):
         yield from _of_clause(clause, defining=defining)
+
+
+def _described(text: str) -> Iterator[Claim]:
+    """Yield the definition that the first sentence of a metric's or a term's description is."""
+    first = re.split(r"(?<=[.;])\s|[。;；]", text, maxsplit=1)[0]
+    parts = re.split(r"[,，:：]", first)[:2]
+    formula = next(filter(None, map(described_formula, parts)), None)
+    if formula is not None:
+        yield Claim(DESCRIBED, formula, (), said=first[:MAX_SAID_CHARS])
+    elif definition(first) is None and (value := defining_words(first)):
+        yield Claim(DEFINITION, value, (), said=first[:MAX_SAID_CHARS])
 
 
 def _of_clause(clause: Clause, *, defining: bool) -> Iterator[Claim]:
@@ -93,7 +109,13 @@ def _of_clause(clause: Clause, *, defining: bool) -> Iterator[Claim]:
         yield Claim(attribute, value, clause.scope, about=about)
     if schema:
         return
-    for found in clause_claims(clause.text, defining=defining or bool(clause.scope)):
+    values = list(clause_claims(clause.text, defining=defining or bool(clause.scope)))
+    defined = definition(clause.text)
+    if defined is not None and not any(found.attribute.startswith("formula:") for found in values):
+        value, head = defined
+        about = (*marked(head), *clause.scope)
+        yield Claim(DEFINITION, value, about, said=clause.text[:MAX_SAID_CHARS], loose=clause.loose)
+    for found in values:
         about = (*marked(found.about), *found.more, *clause.scope)
         said = clause.text[:MAX_SAID_CHARS]
         yield Claim(

@@ -38,6 +38,10 @@ _PART = re.compile(
     r"^(?P<object>.+?)\s+(?:is|are|was|were)\s+(?P<not>not |no longer )?(?P<in>(?:a )?part of)\s+(?P<what>.+)$"
 )
 _WITH = re.compile(r"^(?P<what>\S+(?: \S+){0,3}?) (?:(?P<in>with)|(?P<out>without)) (?P<object>\S+(?: \S+)?)$")
+_BEFORE = re.compile(
+    r"^(?P<what>[a-z]+(?: \S+){0,4}?) (?:(?P<in>before)|(?P<out>after)) "
+    r"(?P<object>(?:any |all |the )?[a-z]+(?: [a-z]+){0,3})$"
+)
 _ZH_NOT = "(?P<not>不应|不再|不会|不|未|没有|没|并不|并未|从不)?"
 _ZH_ACTIVE = re.compile(
     rf"^(?P<what>.*?){_ZH_NOT}(?:(?P<in>包含|包括|计入|算上|算入|算进|纳入|含|中有|里有)|"
@@ -55,7 +59,9 @@ _STOP_OBJECT = re.compile(
     r"\b(?:in|at|for|on|since|when|if|because|which|that|as|from|by|due|per|under|until|before|after)\b.*$"
 )
 _NONE = re.compile(r"^(?:no|none of(?: the)?)\s+")
-_GENERIC: Final = frozenset({"order", "amount", "product", "transaction", "quantity", "part", "fee", "sale", "total"})
+_GENERIC: Final = frozenset(
+    {"order", "amount", "product", "transaction", "quantity", "part", "fee", "sale", "total", "cost"}
+)
 _PRONOUNS: Final = frozenset(
     ["it", "them", "they", "this", "these", "those", "everything", "nothing", "all", "both", "它", "其"]
 )
@@ -77,7 +83,7 @@ def inclusions(text: str, *, defining: bool) -> Iterator[Found]:
         before = ""
     patterns = [_PART, _PASSIVE, _COUNT, _ACTIVE] if text.isascii() else [_PASSIVE, _ACTIVE, _ZH_PASSIVE, _ZH_ACTIVE]
     if defining and text.isascii():
-        patterns.append(_WITH)
+        patterns += [_WITH, _BEFORE]
     for pattern in patterns:
         match = pattern.match(text)
         if match is None:

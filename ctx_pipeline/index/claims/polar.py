@@ -12,6 +12,7 @@ from ctx_pipeline.index.claims.words import words
 # --- permissions, obligations and facts with their negation
 
 _IS = r"(?:is|are)"
+_IS_NOW = r"(?:is|are|has been|have been)"
 _POLAR: Final = tuple(
     (re.compile(pattern), attribute, value)
     for attribute, value, pattern in (
@@ -20,7 +21,7 @@ _POLAR: Final = tuple(
             "no",
             r"\b(?:need not|(?:do|does) not (?:need|have) to|"
             rf"{_IS} not (?:required|mandatory|necessary|obligatory)|{_IS} (?:optional|never required))\b(?: to\b)?|"
-            r"无需|无须|不必|不需要|不强制|可选",
+            r"无需|无须|不必|不需要|不强制|非必|可选|选填",
         ),
         (
             "permit",
@@ -34,15 +35,15 @@ _POLAR: Final = tuple(
             "require",
             "yes",
             rf"\b(?:must|(?:has|have|need|needs) to|shall|{_IS} (?:required|mandatory|obligatory))\b(?: to\b)?|"
-            r"必须|务必|强制",
+            r"必须|务必|强制|必填|必需",
         ),
         ("permit", "yes", rf"\b(?:may|can|{_IS} (?:allowed|permitted))\b(?: to\b)?|可以|允许|准许|能够"),
         (
             "enabled",
             "no",
-            rf"\b{_IS} (?:disabled|turned off|switched off|deactivated|inactive)\b|已?(?:禁用|关闭|停用)",
+            rf"\b{_IS_NOW} (?:disabled|turned off|switched off|deactivated|inactive)\b|已?(?:禁用|关闭|停用)",
         ),
-        ("enabled", "yes", rf"\b{_IS} (?:enabled|turned on|switched on|activated|active)\b|已?(?:启用|开启|打开)"),
+        ("enabled", "yes", rf"\b{_IS_NOW} (?:enabled|turned on|switched on|activated|active)\b|已?(?:启用|开启|打开)"),
         ("is", "no", r"\b(?:is|are|was|were) (?:not|never|no longer)\b|\b(?:isn't|aren't)\b"),
         ("does", "no", r"\b(?:does|do|did) not\b|\b(?:doesn't|don't|didn't)\b|\bnever\b"),
         ("is", "no", r"\bnon-?(?=[a-z])"),
@@ -105,7 +106,7 @@ _SETS: Final = {
     "access": "public|private|公开|私有",
     "mode": "manually|manual|automatically|automatic|手动|自动|人工",
     "weekday": f"{'|'.join(_DAYS)}|周[一二三四五六日]|星期[一二三四五六日]",
-    "zone": "utc|gmt|cst|pst|est|local time|北京时间|当地时间",
+    "zone": r"(?:asia|europe|america)/\w+|utc|gmt|cst|pst|est|local time|北京时间|当地时间",
 }
 _SAME_LINES: Final = """
 daily: 每日 每天 every_day
@@ -134,6 +135,11 @@ _SET = {
 }
 
 
+_BASIS = re.compile(
+    r"\b(?:calculated|computed|measured|counted|based) (?:by|on|per)(?: the)? (?P<en>[a-z]+(?: [a-z]+){0,2})$|"
+    r"按照?(?P<zh>[^\s,，。按]{1,10}?)(?:来)?(?:计算|统计|核算|计价|计费)"
+)
+_ORDINAL = re.compile(r"\b(\d{1,3})(?:st|nd|rd|th)\b|(?:\bday |第)(\d{1,3})\b")
 _DENIED = re.compile(r"\bnot\b|n't\b|\bnever\b|不|非|未")
 
 
@@ -145,3 +151,14 @@ def opposites(text: str) -> Iterator[Found]:
             day = found[0].removesuffix("s")
             word = day if day in _DAYS else found[0]
             yield Found(f"one:{name}", _SAME.get(word, word), pattern.sub(" ", text))
+
+
+def bases(text: str) -> Iterator[Found]:
+    """Yield what a clause says something is calculated by, and which of a sequence it names."""
+    basis = _BASIS.search(text)
+    if basis:
+        value = " ".join(words(basis["en"] or basis["zh"]))
+        yield Found("one:basis", value, text[: basis.start()])
+    ordinals: list[tuple[str, str]] = _ORDINAL.findall(text)
+    if len(ordinals) == 1:
+        yield Found("one:ordinal", "".join(ordinals[0]), _ORDINAL.sub(" ", text), event=True)

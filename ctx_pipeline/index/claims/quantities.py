@@ -112,7 +112,8 @@ def same_value(left: str, right: str) -> bool:
     if one is None or other is None:
         return False
     (first, first_step), (second, second_step) = one, other
-    return first_step != second_step and abs(first - second) <= max(first_step, second_step) / 2
+    # Half a step is a value of its own: 2.5 % is not 2 %.
+    return first_step != second_step and abs(first - second) < max(first_step, second_step) * 0.4999
 
 
 def _number_of(value: str) -> tuple[float, float] | None:

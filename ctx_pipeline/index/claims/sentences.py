@@ -20,6 +20,8 @@ _HEADING = re.compile(r"^\s*#{1,6}\s+")
 _COMMA = re.compile(r"[,，、:：](?=\D|$)|\s[—–-]{1,2}\s|\b(?:but|whereas|while)\b|，?(?:但是|但|而)")
 _COMMA_PARTS: Final = (",", "，", "、", ":", "：", "-", "–", "—", "but", "whereas", "while", "但", "而")
 """One of these stands wherever `_COMMA` splits."""
+_COMMA_OF_FORMULA = re.compile(r"[,，、:：](?=\D|$)")
+"""Behind a sign of equality a dash is a minus."""
 _COLON = re.compile(r"^([^:：,，。]{2,80})[:：]\s*(?=(?:[^:：,，。]|,(?=\d)){1,24}[.。]?\s*$)")
 """A name with its value, `refund window: 30 days`."""
 _ASIDE = re.compile(r"(?<=[\s\u3400-\u9fff])\(([^()]*)\)|（([^（）]*)）")
@@ -51,7 +53,10 @@ _PAST_PARTS: Final = (
 )
 """One of these stands in whatever `_PAST` finds."""
 _MONTHS = "january|february|march|april|june|july|august|september|october|november|december"
-_NUMBERS = re.compile(rf"(?:19|20)\d\d|\bq[1-4]\b|\b(?:{_MONTHS})\b|[一二三四]季度|\d{{1,2}}\s?月")
+_NUMBERS = re.compile(
+    rf"(?:19|20)\d\d(?:[-/.]\d{{1,2}}){{0,2}}|\bq[1-4]\b|\b(?:{_MONTHS})\b|[一二三四]季度|\d{{1,2}}\s?月"
+    r"|第\s?\d{1,3}\s?[周期批次]|\b(?:week|sprint|batch|w)[ -]?\d{1,3}\b"
+)
 _TURNED: Final = (
     (
         " table ",
@@ -144,7 +149,8 @@ def _of_sentence(sentence: str, scope: tuple[str, ...], *, loose: bool) -> Itera
         limits = [part for part in asides if _LIMITS.match(part.strip()) or _NUMBERS.search(part)]
         sentence = _ASIDE.sub(" ", sentence)
     said = _COLON.sub(r"\1 = ", sentence) if ":" in sentence or "：" in sentence else sentence
-    pieces = _COMMA.split(said) if any(part in said for part in _COMMA_PARTS) else [said]
+    comma = _COMMA_OF_FORMULA if "=" in sentence else _COMMA
+    pieces = comma.split(said) if any(part in said for part in _COMMA_PARTS) else [said]
     parts = [part for piece in pieces if (part := piece.strip(" .。;；!！"))]
     if len(parts) > 1:
         limits += [part for part in parts if _LIMITS.match(part)]

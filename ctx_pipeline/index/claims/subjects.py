@@ -120,10 +120,13 @@ def _limits_before(part: Sequence[str]) -> list[str]:
     touching = next((at for at in range(len(part), 0, -1) if is_mark(part[at - 1]) or is_verb(part[at - 1])), 0)
     found = [word for word in part[:touching] if is_limiter(word)]
     found.extend(part[touching:])
-    for at, word in enumerate(part):
-        if word == "<for":
-            found.extend(_named_after(part[at + 1 :]))
+    found.extend(limited_by(part))
     return found
+
+
+def limited_by(part: Sequence[str]) -> list[str]:
+    """Return what stands behind `for`, `in` and the like."""
+    return [found for at, word in enumerate(part) if word == "<for" for found in _named_after(part[at + 1 :])]
 
 
 def _named_after(part: Sequence[str]) -> list[str]:

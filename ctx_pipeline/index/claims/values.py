@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ctx_pipeline.index.claims.inclusion import inclusions
-from ctx_pipeline.index.claims.polar import opposites, polar
+from ctx_pipeline.index.claims.polar import bases, opposites, polar
 from ctx_pipeline.index.claims.quantities import Quantity, quantities
 from ctx_pipeline.index.claims.sentences import Found
 from ctx_pipeline.index.claims.words import QUANTITY, words
@@ -15,6 +15,7 @@ from ctx_pipeline.index.claims.words import QUANTITY, words
 
 def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
     """Yield the claims of a folded clause. `defining`: its item says what one subject is, so that few words will do."""
+    yield from bases(text)
     default = _default(text)
     if default is not None:
         yield default
@@ -23,6 +24,7 @@ def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
     if included:
         yield from included
         yield from (found for found in polar(text) if found.attribute in _MODAL)
+        yield from _quantified(text)
         return
     formula = _formula(text)
     if formula is not None:
@@ -32,6 +34,7 @@ def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
     yield from quantified
     if not quantified:
         yield from polar(text)
+    if all((found.attribute, found.value) == ("quantity:times", "1~0") for found in quantified):
         yield from opposites(text)
 
 
@@ -53,6 +56,11 @@ _BY_DEFAULT = re.compile(
 _DEFAULT_FIRST = re.compile(
     r"^(?:by default|默认情况下|默认)\s*,?\s*(?P<what>.+?)\s*(?:is|are|为|是)\s*(?:set to )?(?P<en>\S+)$"
 )
+_DEFAULT_NAMED = re.compile(
+    r"^(?P<pre>.*?)\bdefault (?P<what>(?!value|setting)[a-z][a-z -]{1,40}?) ?(?:is|are|=)(?: set to)? (?P<en>\S+)$|"
+    r"^(?P<before>.{0,12}?)(?:的)?默认(?P<named>[^为是=]{1,12}?)\s?(?:为|是|=)\s?(?P<zh>\S+)$"
+)
+_DEFAULT_WITH = re.compile(r"默认(?:以|使用|采用|用)\s?(?P<zh>[a-z0-9][a-z0-9./_+-]*)")
 _YES: Final = frozenset(["on", "true", "yes", "enabled", "enable", "1", "开启", "打开", "启用", "是", "开"])
 _NO: Final = frozenset(["off", "false", "no", "disabled", "disable", "0", "关闭", "禁用", "停用", "否", "关"])
 
@@ -66,6 +74,14 @@ def _default(text: str) -> Found | None:
             value = _setting(match["en"])
             more = match.groupdict().get("more") or ""
             return None if value is None else Found("default", value, match["what"] + more)
+    used = _DEFAULT_WITH.search(text)
+    if used:
+        return Found("default", used["zh"], f"{text[: used.start()]} {text[used.end() :]}")
+    named = _DEFAULT_NAMED.match(text)
+    if named:
+        value = _setting(named["en"] or named["zh"])
+        about = " ".join(filter(None, (named["pre"], named["before"], named["what"], named["named"])))
+        return None if value is None else Found("default", value, about)
     match = _DEFAULT.search(text)
     if match is None:
         return None
@@ -105,13 +121,22 @@ _DEFINED = re.compile(
 _OPERATORS: Final = (
     (re.compile(r"^(?:the )?ratio of (.+?) to (.+)$"), r"\1 / \2"),
     (re.compile(r"^(.+?)(?:与|和)(.+?)之比$"), r"\1 / \2"),
-    (re.compile(r"\s+(?:divided by|over|as a share of)\s+|\s*除以\s*|\s*÷\s*"), "/"),
+    (
+        re.compile(r"\s+(?:divided by|over(?! (?:an? |the )?(?:last |past )?\d)|as a share of)\s+|\s*除以\s*|\s*÷\s*"),
+        "/",
+    ),
     (re.compile(r"\s+(?:multiplied by|times)\s+|\s*乘以?\s*|\s*[×]\s*"), "*"),
     (re.compile(r"\s+(?:plus)\s+|\s*(?:加上|加)\s*"), "+"),
     (re.compile(r"\s+(?:minus|less)\s+|\s*(?:减去|减)\s*"), "-"),
 )
 _SPLIT = re.compile(r"(?<!\w)([-+*/])(?!\w)|(?<=\s)([-+*/])(?=\s)|([/*+])")
 _CODE = re.compile(r"[a-z_]+\s*\(|[a-z]+_[a-z_]+|\bfilter\b")
+
+
+def described_formula(text: str) -> str | None:
+    """Return the formula that a description without a name is, `revenue divided by orders`; None if it is none."""
+    found = None if quantities(text) or _formula(text) else _formula(f"x = {text}")
+    return found.value if found is not None and found.attribute == "formula:words" and not found.event else None
 
 
 def _formula(text: str) -> Found | None:

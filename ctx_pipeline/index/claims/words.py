@@ -10,7 +10,7 @@ from typing import Final
 
 from ctx_pipeline.index.analysis import terms
 
-CLAIMS_VERSION: Final = "1"
+CLAIMS_VERSION: Final = "2"
 """Changes with what `claims.claims_table` finds in a text, and with how `contested.contested_table` compares it."""
 
 _CONCEPTS: Final = """
@@ -21,7 +21,7 @@ tax: tax vat taxes | 增值税 税费 税金 税
 shipping: shipping freight postage | 运费 邮费 配送费 快递费
 discount: discount coupon voucher promotion promo rebate | 折扣 优惠券 代金券 优惠 促销
 order: order purchase | 订单 下单
-pay: pay payment | 付款 支付
+pay: pay payment | 付款 支付 付清 结清 缴纳
 customer: customer client buyer shopper | 客户 顾客 买家 消费者
 user: user | 用户
 window: window period timeframe deadline | 期限 时限 窗口期 窗口 期间
@@ -108,6 +108,13 @@ accept: accept take | 接受 受理 接收
 offer: provide | 提供
 support: support | 支持
 transaction: transaction trade deal | 交易
+cost: cost | 成本
+open: open launch | 打开
+install: install installation | 安装
+register: register signup registration | 注册
+active: active | 活跃
+visit: visit | 访客 浏览
+marketing: marketing | 营销
 """
 
 _FILLERS: Final = """
