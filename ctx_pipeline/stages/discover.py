@@ -130,7 +130,7 @@ def serve(
         for row in found.permitted(view.reader.always_rows(viewer.tenant, WHEN.index(code)).tolist()):
             found.add(row, code.value)
     if request.messages and request.tools is None:
-        for row in found.permitted(routing.called_rows(view.reader, request)):
+        for row in routing.called_rows(view.reader, request, found.permitted):
             found.add(row, routing.REFERENCED)
     dense, lexical = hits.dense, hits.lexical
     add_named(lexical, named, view, viewer=viewer, clock=clock, limit=limit)
