@@ -338,7 +338,9 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
 def _period_item(periods: Sequence[Period], clock: Clock, tokens_of: CountTokens) -> Candidate:
     """Tell the model which days the task's time words mean: it does not know today's date."""
     text = shown(periods, clock.at)
-    return _request_item(ItemKind.STATE, "periods", "state", text, tokens_of, protected=True, order=1)
+    item = _request_item(ItemKind.STATE, "periods", "state", text, tokens_of, protected=True, order=1)
+    item.spare = True
+    return item
 
 
 def _message_text(message: Message) -> str:
