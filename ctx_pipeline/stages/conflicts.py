@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.contracts import ConflictRecord, ConflictSide, ContextRequest, EffectivePolicy, Exclusion
+from ctx_pipeline.contracts import ConflictRecord, ConflictSide, ContextRequest, EffectivePolicy, Exclusion, ItemKind
 from ctx_pipeline.contracts.policy import ConflictAction, Criterion
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.claims.contested import contested_table
@@ -26,6 +26,7 @@ REPLACED_SHARE = 0.95
 MAX_ASKED = 4
 """Sides that a question names."""
 
+_SCHEMA = ItemKind.SCHEMA.value
 _CAREFUL_FIRST: tuple[ConflictAction, ...] = ("ask", "show_both", "resolve")
 
 
@@ -93,8 +94,11 @@ def serve(
 
 
 def _is_contradiction(sides: Sequence[tuple[Candidate, int]]) -> bool:
+    """Two documents give two values, other than two schemas, which are two databases."""
     first, value = sides[0]
     document = _document(first)
+    if all(candidate.kind == _SCHEMA for candidate, _ in sides):
+        return False
     return any(other != value and _document(candidate) != document for candidate, other in sides[1:])
 
 

@@ -178,3 +178,16 @@ def test_a_policy_text_is_not_overruled_by_a_document(tmp_path: Path):
         make_project(tmp_path, [rule, page("b", 14, authority=90)], {"rules": {"kind": "instructions"}})
     )
     assert pack.conflicts == ()
+
+
+@pytest.mark.parametrize("hidden", [1, 30])
+@pytest.mark.parametrize("words", ["Refunds are accepted within {} days.", "退款申请在{}天内受理。"])
+def test_what_is_hidden_from_somebody_silences_no_conflict_that_they_see(tmp_path: Path, hidden: int, words: str):
+    days, secrets = {"a": 30, "b": 14, "c": 40, "d": 41}, range(60, 60 + hidden)
+    seen = [make_item(n, words.format(d), title=n, authority=80 - d) for n, d in days.items()]
+    unseen = [make_item(f"s{d}", words.format(d), title=f"s{d}", authority=99, groups=("board",)) for d in secrets]
+    alone, _ = assembled(make_project(tmp_path / "alone", seen), words)
+    beside, _ = assembled(make_project(tmp_path / "beside", [*seen, *unseen]), words)
+    assert alone.conflicts
+    assert beside.conflicts == alone.conflicts
+    assert shown(beside) == shown(alone)

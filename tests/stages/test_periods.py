@@ -277,9 +277,7 @@ def test_what_the_model_is_told_names_today_and_the_end_as_exclusive():
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["last month", "yesterday", "from March to May", "上个月", "去年三季度到今年"]
-)
+@pytest.mark.parametrize("text", ["last month", "yesterday", "from March to May", "上个月", "去年三季度到今年"])
 @pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31T23:59:59"])
 def test_a_clock_at_the_end_of_the_calendar_refuses_no_request(text: str, day: str):
     at = micros(datetime.fromisoformat(day).replace(tzinfo=UTC))

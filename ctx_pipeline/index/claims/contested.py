@@ -12,17 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctx_pipeline.contracts import ItemKind
+from ctx_pipeline.contracts import SENSITIVITY_RANK, ItemKind, Sensitivity
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.claims.quantities import same_value
 from ctx_pipeline.index.claims.subjects import Subjects
 from ctx_pipeline.index.claims.words import folded, is_filler, is_verb, words
+from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_DOCUMENTS: Final = 8
-"""Documents that may make a claim in the same words without naming a subject; above it the words are boilerplate."""
+"""Documents that the same people may see and that may make a claim in the same words without naming a subject; above it
+the words are boilerplate."""
 MAX_VALUES: Final = 4
 """Values of such a claim; above it the words are a form that is filled in anew each time."""
 MAX_SUBJECT_VALUES: Final = 12
@@ -81,7 +83,7 @@ def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Sa
     by_key = _by_key(rows, claims)
     schema_sources = _schema_sources(rows)
     for key in sorted(by_key):
-        group = by_key[key]
+        group = _stated(by_key[key], rows)
         if len({said.value for said in group}) < 2 or len({said.document for said in group}) < 2:
             continue
         if any(len(schema_sources.get((key[0], name), ())) > 1 for name in key[2]):
@@ -167,21 +169,43 @@ def _says_enough(attribute: str, rest: set[str], *, loose: bool) -> bool:
     return sum(len(word) > 1 or not word.isascii() for word in rest if not word[0].isdigit()) >= least
 
 
+def _stated(group: list[_Said], rows: Sequence[Row]) -> list[_Said]:
+    """Leave out what is no statement: words that too many documents say, or fill with too many values.
+
+    Documents are counted with those that the same people may see, so that what is hidden from somebody silences nothing
+    that they see. What reaches most people comes first.
+    """
+    by_label: dict[ScopeLabel, list[_Said]] = defaultdict(list)
+    for said in group:
+        by_label[rows[said.row].label].append(said)
+    stated = [said for part in by_label.values() if _is_statement(part) for said in part]
+    return sorted(stated, key=lambda said: (_closeness(rows[said.row].label), said.document))
+
+
+def _is_statement(group: Sequence[_Said]) -> bool:
+    found = len({said.value for said in group})
+    if all(said.subject for said in group):
+        return found <= MAX_SUBJECT_VALUES
+    return len({said.document for said in group}) <= MAX_DOCUMENTS and found <= MAX_VALUES
+
+
+def _closeness(label: ScopeLabel) -> tuple[int, ...]:
+    """Return what orders labels so that one never comes before another that lets in all whom it lets in."""
+    rank = len(SENSITIVITY_RANK) if label.sensitivity is None else SENSITIVITY_RANK[Sensitivity(label.sensitivity)]
+    limits = (label.environment is not None, bool(label.task_types), bool(label.agent_visibility))
+    return (EVERYONE not in label.groups, rank, *limits)
+
+
 def _comparable(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]]:
     """Yield the parts of a group whose documents are about one thing.
 
     Where no subject is named, the titles tell: `Handbook East` and `Handbook West` are about two.
     """
-    documents = sorted({said.document for said in group})
-    found = len({said.value for said in group})
     if all(said.subject for said in group):
-        if found <= MAX_SUBJECT_VALUES:
-            yield group
-        return
-    if len(documents) > MAX_DOCUMENTS or found > MAX_VALUES:
+        yield group
         return
     titles = {said.document: _title_words(rows[said.row].title) for said in group}
-    left = documents
+    left = list(titles)
     while left:
         together = [other for other in left if not _parallel(titles[left[0]], titles[other])]
         if len(together) > 1:
@@ -210,7 +234,10 @@ def _numbered(group: list[_Said], rows: Sequence[Row], *, quantity: bool) -> lis
 
     A document that gives two values speaks of something finer than its words show, and takes no part.
     """
-    classes = _classes(sorted({said.value for said in group}), quantity=quantity)
+    nearest: dict[str, tuple[int, ...]] = {}
+    for said in group:
+        nearest.setdefault(said.value, _closeness(rows[said.row].label))
+    classes = _classes(sorted(nearest, key=lambda value: (nearest[value], value)), quantity=quantity)
     spoken: dict[tuple[str, str], set[int]] = defaultdict(set)
     for said in group:
         spoken[said.document, rows[said.row].version].add(classes[said.value])
