@@ -12,10 +12,12 @@ from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.claims.contested import contested_table
 from ctx_pipeline.security.visibility import ALWAYS
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.routing import is_withdrawn
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ctx_pipeline.index.overlay import ItemKey, Patch
     from ctx_pipeline.index.reader import ArtifactReader
 
 USUAL_ORDER: tuple[Criterion, ...] = ("authority", "validity", "freshness")
@@ -51,9 +53,10 @@ class _Group:
     sides: list[tuple[Candidate, int]]
 
 
-def batch(rows: Sequence[Row], claims: pa.Table) -> pa.Table:
+def batch(rows: Sequence[Row], claims: pa.Table, patches: Mapping[ItemKey, Patch]) -> pa.Table:
     """Return which claims of each row are contested, as `contested_table` does."""
-    return contested_table(rows, claims)
+    newest = {row.key: at for at, row in enumerate(rows)}
+    return contested_table(rows, claims, {at for at in newest.values() if not is_withdrawn(rows[at], patches)})
 
 
 def serve(

@@ -59,7 +59,7 @@ def batch(
             source=rows[at].source,
             phases=phases.get(rows[at].source, ()),
             content=item.content or "{}",
-            live=newest[rows[at].key] == at and not _is_withdrawn(rows[at], patches),
+            live=newest[rows[at].key] == at and not is_withdrawn(rows[at], patches),
             label=_label(rows[at], patches),
         )
         for at, item in zip(tool_places(rows), items, strict=True)
@@ -72,7 +72,8 @@ def tool_places(rows: Sequence[Row]) -> list[int]:
     return [at for at, row in enumerate(rows) if row.kind == ItemKind.TOOL.value]
 
 
-def _is_withdrawn(row: Row, patches: Mapping[ItemKey, Patch]) -> bool:
+def is_withdrawn(row: Row, patches: Mapping[ItemKey, Patch]) -> bool:
+    """Return whether a row has been retired or set aside."""
     return any(
         patch.state not in (None, STATE_LIVE) or patch.retired_at not in (None, NEVER) for patch in _of(row, patches)
     )

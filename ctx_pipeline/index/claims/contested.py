@@ -8,7 +8,7 @@ either language. Claims of one document never contradict each other, and neither
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -51,18 +51,19 @@ class _Said:
     """Whether a subject is named."""
 
 
-def contested_table(rows: Sequence[Row], claims: pa.Table) -> pa.Table:
+def contested_table(rows: Sequence[Row], claims: pa.Table, live: Set[int]) -> pa.Table:
     """Return, for each row, its claims that another document contradicts, as numbers.
 
     Columns: claim_keys and claim_values (one number each for a claim, keys ascending; equal keys with different values
-    contradict), claim_about (what it is about, in the row's own words). `claims` is that of `claims_table`, row by row.
+    contradict), claim_about (what it is about, in the row's own words). `claims` is that of `claims_table`, row by row;
+    `live` are the newest versions that nobody has withdrawn: only these decide which words are no statement.
     """
     import pyarrow as pa
 
     keys: list[list[int]] = [[] for _ in rows]
     values: list[list[int]] = [[] for _ in rows]
     abouts: list[list[str]] = [[] for _ in rows]
-    for number, group in enumerate(_contested(rows, claims)):
+    for number, group in enumerate(_contested(rows, claims, live)):
         for said, value in group:
             keys[said.row].append(number)
             values[said.row].append(value)
@@ -78,12 +79,12 @@ def contested_table(rows: Sequence[Row], claims: pa.Table) -> pa.Table:
     )
 
 
-def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Said, int]]]:
+def _contested(rows: Sequence[Row], claims: pa.Table, live: Set[int]) -> Iterator[list[tuple[_Said, int]]]:
     """Yield groups of claims of which some contradict each other, in a fixed order, with the number of the value."""
     by_key = _by_key(rows, claims)
     schema_sources = _schema_sources(rows)
     for key in sorted(by_key):
-        group = _stated(by_key[key], rows)
+        group = _stated(by_key[key], rows, live)
         if len({said.value for said in group}) < 2 or len({said.document for said in group}) < 2:
             continue
         if any(len(schema_sources.get((key[0], name), ())) > 1 for name in key[2]):
@@ -169,7 +170,7 @@ def _says_enough(attribute: str, rest: set[str], *, loose: bool) -> bool:
     return sum(len(word) > 1 or not word.isascii() for word in rest if not word[0].isdigit()) >= least
 
 
-def _stated(group: list[_Said], rows: Sequence[Row]) -> list[_Said]:
+def _stated(group: list[_Said], rows: Sequence[Row], live: Set[int]) -> list[_Said]:
     """Leave out what is no statement: words that too many documents say, or fill with too many values.
 
     Documents are counted with those that the same people may see, so that what is hidden from somebody silences nothing
@@ -178,15 +179,16 @@ def _stated(group: list[_Said], rows: Sequence[Row]) -> list[_Said]:
     by_label: dict[ScopeLabel, list[_Said]] = defaultdict(list)
     for said in group:
         by_label[rows[said.row].label].append(said)
-    stated = [said for part in by_label.values() if _is_statement(part) for said in part]
+    stated = [said for part in by_label.values() if _is_statement(part, live) for said in part]
     return sorted(stated, key=lambda said: (_closeness(rows[said.row].label), said.document))
 
 
-def _is_statement(group: Sequence[_Said]) -> bool:
-    found = len({said.value for said in group})
+def _is_statement(group: Sequence[_Said], live: Set[int]) -> bool:
+    counted = [said for said in group if said.row in live]
+    found = len({said.value for said in counted})
     if all(said.subject for said in group):
         return found <= MAX_SUBJECT_VALUES
-    return len({said.document for said in group}) <= MAX_DOCUMENTS and found <= MAX_VALUES
+    return len({said.document for said in counted}) <= MAX_DOCUMENTS and found <= MAX_VALUES
 
 
 def _closeness(label: ScopeLabel) -> tuple[int, ...]:
