@@ -168,7 +168,7 @@ def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 
     del vectors
     facts = [SourceFacts("synthetic", "documents", WhenToLoad.ON_MATCH, NEVER, NEVER)]
     staging.write("ranked", rank.batch(made.rows, facts, pa.concat_tables(made.signatures)))
-    staging.write("claims", conflicts.batch(made.rows, pa.concat_tables(made.claims)))
+    staging.write("claims", conflicts.batch(made.rows, pa.concat_tables(made.claims), {}))
     staging.write("tools", routing.batch(made.rows, [], {}, {}, ENCODINGS[0], count_many))
     return assemble.batch(
         staging,

@@ -389,7 +389,7 @@ class Pipeline:
         build = self._inputs()
         if not build.has("claims"):
             claims = build.derived("claims", CLAIMS_VERSION, lambda rows: claims_table(build.items(rows)))
-            build.staging.write("claims", conflicts.batch(build.rows, claims))
+            build.staging.write("claims", conflicts.batch(build.rows, claims, build.patches))
         if not build.has("ranked"):
             marks = build.derived(
                 "signatures", duplicates.signature_version(), lambda rows: duplicates.signatures(build.items(rows))

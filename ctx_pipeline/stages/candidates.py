@@ -43,6 +43,8 @@ class Candidate:
     """Number of the content: equal for equal text."""
     trust: str = ""
     protected: bool = False
+    spare: bool = False
+    """Of what is protected, the first to go: nobody sent it, so that nobody could shorten it."""
     when_to_load: str = "on_match"
     tokens: tuple[int, int, int] = (0, 0, 0)
     """Exact tokens of the full, compact and pointer renditions; 0 where a rendition does not exist."""

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.contracts import ConflictRecord, ConflictSide, ContextRequest, EffectivePolicy, Exclusion
+from ctx_pipeline.contracts import ConflictRecord, ConflictSide, ContextRequest, EffectivePolicy, Exclusion, ItemKind
 from ctx_pipeline.contracts.policy import ConflictAction, Criterion
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.claims.contested import contested_table
 from ctx_pipeline.security.visibility import ALWAYS
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.routing import is_withdrawn
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ctx_pipeline.index.overlay import ItemKey, Patch
     from ctx_pipeline.index.reader import ArtifactReader
 
 USUAL_ORDER: tuple[Criterion, ...] = ("authority", "validity", "freshness")
@@ -26,6 +28,7 @@ REPLACED_SHARE = 0.95
 MAX_ASKED = 4
 """Sides that a question names."""
 
+_SCHEMA = ItemKind.SCHEMA.value
 _CAREFUL_FIRST: tuple[ConflictAction, ...] = ("ask", "show_both", "resolve")
 
 
@@ -50,9 +53,10 @@ class _Group:
     sides: list[tuple[Candidate, int]]
 
 
-def batch(rows: Sequence[Row], claims: pa.Table) -> pa.Table:
+def batch(rows: Sequence[Row], claims: pa.Table, patches: Mapping[ItemKey, Patch]) -> pa.Table:
     """Return which claims of each row are contested, as `contested_table` does."""
-    return contested_table(rows, claims)
+    newest = {row.key: at for at, row in enumerate(rows)}
+    return contested_table(rows, claims, {at for at in newest.values() if not is_withdrawn(rows[at], patches)})
 
 
 def serve(
@@ -93,8 +97,11 @@ def serve(
 
 
 def _is_contradiction(sides: Sequence[tuple[Candidate, int]]) -> bool:
+    """Two documents give two values, other than two schemas, which are two databases."""
     first, value = sides[0]
     document = _document(first)
+    if all(candidate.kind == _SCHEMA for candidate, _ in sides):
+        return False
     return any(other != value and _document(candidate) != document for candidate, other in sides[1:])
 
 

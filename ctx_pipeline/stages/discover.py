@@ -33,7 +33,7 @@ from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_co
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ctx_pipeline.index.reader import Floats, ServingView
+    from ctx_pipeline.index.reader import Floats, Rows, ServingView
 
 NEIGHBOUR_DEPTH = 2
 """Steps along the dependency graph: metric -> table -> its base."""
@@ -45,7 +45,7 @@ _CODE = KINDS.index(ItemKind.CODE.value)
 SIBLING_SUBJECTS = 16
 """Best hits whose other versions and namesakes are looked up."""
 RIVALS_LOOKED_AT = 256
-"""Rows looked at for what contradicts the hits; those that may not be named are among them."""
+"""Visible rows looked at for what contradicts the hits."""
 MAX_RIVALS = 16
 """Rows added because they contradict a hit: those of the best hits first, of one hit those of most authority."""
 CountTokens = Callable[[str], int]
@@ -130,7 +130,7 @@ def serve(
         for row in found.permitted(view.reader.always_rows(viewer.tenant, WHEN.index(code)).tolist()):
             found.add(row, code.value)
     if request.messages and request.tools is None:
-        for row in found.permitted(routing.called_rows(view.reader, request)):
+        for row in routing.called_rows(view.reader, request, found.permitted):
             found.add(row, routing.REFERENCED)
     dense, lexical = hits.dense, hits.lexical
     add_named(lexical, named, view, viewer=viewer, clock=clock, limit=limit)
@@ -216,24 +216,24 @@ class _Finder:
 
     def add_rivals(self, best: Sequence[int]) -> None:
         """Add what contradicts the hits, so that both sides are known where only one was found."""
-        rivals = {other: row for row, other in self.reader.contested.rivals(best, RIVALS_LOOKED_AT)}
-        new = [row for row in self.permitted(list(rivals), now=True) if row not in self.by_row]
+        found = self.reader.contested.rivals(best, RIVALS_LOOKED_AT, self._visible)
+        rivals = {other: row for row, other in found}
+        new = [row for row in rivals if row not in self.by_row]
         place = {row: at for at, row in enumerate(best)}
         new.sort(key=lambda row: (place[rivals[row]], -int(self.reader.authority[row]), row))
         for row in new[:MAX_RIVALS]:
             self.add(row, "claim")
             self.parents.setdefault(row, rivals[row])
 
-    def permitted(self, rows: list[int], *, now: bool = False) -> list[int]:
-        """Return the rows that may be named, so that none other leads to a candidate.
+    def _visible(self, rows: Rows) -> list[int]:
+        """Return the rows that may be shown now."""
+        return rows[self.view.codes(rows, self.viewer, self.clock) == 0].tolist() if rows.size else []
 
-        Time may still rule them out, but not with `now`.
-        """
+    def permitted(self, rows: list[int]) -> list[int]:
+        """Return the rows that may be named, so that none other leads to a candidate; time may still rule them out."""
         if not rows:
             return []
         codes = self.view.codes(np.asarray(rows, np.intp), self.viewer, self.clock).tolist()
-        if now:
-            return [row for row, code in zip(rows, codes, strict=True) if code == 0]
         return [row for row, code in zip(rows, codes, strict=True) if code_of(code) not in UNNAMED_CODES]
 
     def candidates(self, encoding: str, dense: Mapping[int, float], lexical: Mapping[int, float]) -> list[Candidate]:
@@ -338,7 +338,9 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
 def _period_item(periods: Sequence[Period], clock: Clock, tokens_of: CountTokens) -> Candidate:
     """Tell the model which days the task's time words mean: it does not know today's date."""
     text = shown(periods, clock.at)
-    return _request_item(ItemKind.STATE, "periods", "state", text, tokens_of, protected=True, order=1)
+    item = _request_item(ItemKind.STATE, "periods", "state", text, tokens_of, protected=True, order=1)
+    item.spare = True
+    return item
 
 
 def _message_text(message: Message) -> str:

@@ -58,16 +58,22 @@ class Period:
 
 
 def resolve(text: str, at: int) -> tuple[Period, ...]:
-    """Return the periods that a text names, in its order. `at` is now, in microseconds since 1970."""
+    """Return the periods that a text names, in its order. `at` is now, in microseconds since 1970.
+
+    At either end of the calendar, where there is no day before or after, nothing is resolved.
+    """
     text = text[:MAX_CHARS]
     han = _HAN.search(text) is not None
     if not (_ENGLISH_CUE.search(text) or (han and _CHINESE_CUE.search(text))):
         return ()
     now = from_micros(at)
-    atoms = english(text, now)
-    if han:
-        atoms = _apart([*chinese(text, now), *atoms])
-    found = _resolved(text, _ranges(text, _with_years(text, atoms, now), now), now)
+    try:
+        atoms = english(text, now)
+        if han:
+            atoms = _apart([*chinese(text, now), *atoms])
+        found = _resolved(text, _ranges(text, _with_years(text, atoms, now), now), now)
+    except (ValueError, OverflowError):
+        return ()
     unique = {(period.start, period.end): period for period in reversed(found)}
     return tuple(reversed(unique.values()))[:MAX_PERIODS]
 

@@ -6,12 +6,13 @@ What a model sees is not what it may do: whoever runs a tool decides about that 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, ToolRules
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.security.visibility import NEVER, STATE_LIVE
+from ctx_pipeline.security.visibility import NEVER, STATE_LIVE, ScopeLabel
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table, renamed
@@ -58,7 +59,8 @@ def batch(
             source=rows[at].source,
             phases=phases.get(rows[at].source, ()),
             content=item.content or "{}",
-            live=newest[rows[at].key] == at and not _is_withdrawn(rows[at], patches),
+            live=newest[rows[at].key] == at and not is_withdrawn(rows[at], patches),
+            label=_label(rows[at], patches),
         )
         for at, item in zip(tool_places(rows), items, strict=True)
     ]
@@ -70,12 +72,25 @@ def tool_places(rows: Sequence[Row]) -> list[int]:
     return [at for at, row in enumerate(rows) if row.kind == ItemKind.TOOL.value]
 
 
-def _is_withdrawn(row: Row, patches: Mapping[ItemKey, Patch]) -> bool:
-    found = (patches.get((row.tenant, row.item_id, version)) for version in (None, row.version))
+def is_withdrawn(row: Row, patches: Mapping[ItemKey, Patch]) -> bool:
+    """Return whether a row has been retired or set aside."""
     return any(
-        patch.state not in (None, STATE_LIVE) or patch.retired_at not in (None, NEVER)
-        for patch in found
-        if patch is not None
+        patch.state not in (None, STATE_LIVE) or patch.retired_at not in (None, NEVER) for patch in _of(row, patches)
+    )
+
+
+def _of(row: Row, patches: Mapping[ItemKey, Patch]) -> list[Patch]:
+    found = (patches.get((row.tenant, row.item_id, version)) for version in (None, row.version))
+    return [patch for patch in found if patch is not None]
+
+
+def _label(row: Row, patches: Mapping[ItemKey, Patch]) -> ScopeLabel:
+    """Return who may see a row after what was revoked."""
+    found = _of(row, patches)
+    return replace(
+        row.label,
+        revoked_principals=tuple(sorted({name for patch in found for name in patch.revoked_principals})),
+        revoked_groups=tuple(sorted({name for patch in found for name in patch.revoked_groups})),
     )
 
 
@@ -121,8 +136,13 @@ def _line(text: str | None) -> str | None:
     return None if text is None else text + "\n"
 
 
-def called_rows(reader: ArtifactReader, request: ContextRequest) -> list[int]:
-    """Return the rows of the tools that the conversation calls, whoever they belong to."""
+def called_rows(
+    reader: ArtifactReader, request: ContextRequest, permitted: Callable[[list[int]], list[int]]
+) -> list[int]:
+    """Return the rows of the tools that the conversation calls: those that show a name, else those that own it.
+
+    `permitted` keeps the rows that may be named, so that what else goes by a name makes no difference.
+    """
     names: dict[str, None] = {}
     for message in request.messages:
         for call in message.tool_calls:
@@ -130,7 +150,8 @@ def called_rows(reader: ArtifactReader, request: ContextRequest) -> list[int]:
             name: Any = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
             if isinstance(name, str):
                 names[name] = None
-    return [row for name in names for row in reader.tool_rows_by_name.get(name, ())]
+    named = [reader.tool_rows_by_name[name] for name in names if name in reader.tool_rows_by_name]
+    return [row for rows in named for row in permitted(rows.shown) or permitted(rows.owned)]
 
 
 def prefer_offered(candidates: Sequence[Candidate], request: ContextRequest) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ctx_pipeline.contracts import (
     ContextRequest,
     EffectivePolicy,
+    Exclusion,
     ItemKind,
     ModelProfile,
     Rendition,
@@ -159,12 +160,12 @@ def open_window(
 
 
 def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
-    """Take what is protected, whole.
+    """Take what is protected, whole; what is spare, where it fits beside the rest.
 
     Raises:
-        BudgetTooSmall: it does not fit; the error names the largest items.
+        BudgetTooSmall: the rest does not fit; the error names the largest items.
     """
-    protected = [candidate for candidate in alive if candidate.protected]
+    protected = [candidate for candidate in alive if candidate.protected and not candidate.spare]
     for candidate in sorted(protected, key=lambda c: (c.section, c.order, c.item_id)):
         window.take(candidate, Rendition.FULL, candidate.tokens[0], "protected")
     over = window.used - window.limits.usable
@@ -179,6 +180,12 @@ def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
             + others,
             fix=f"raise the budget to at least {window.used} tokens, or shorten {cuts}",
         )
+    for candidate in [candidate for candidate in alive if candidate.protected and candidate.spare]:
+        lacking = window.used + window.price(candidate, candidate.tokens[0]) - window.limits.usable
+        if lacking > 0:
+            candidate.excluded, candidate.counterfactual = Exclusion.OVER_BUDGET, f"+{lacking} tokens"
+        else:
+            window.take(candidate, Rendition.FULL, candidate.tokens[0], "protected")
 
 
 def _cuts(largest: Sequence[Candidate], over: int) -> str:

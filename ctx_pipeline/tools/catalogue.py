@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ctx_pipeline.contracts import ToolContextItem
+from ctx_pipeline.security.visibility import ScopeLabel, is_within
 from ctx_pipeline.text import canonical_json, normalise, short_hash
 from ctx_pipeline.tools.definition import read_content
 from ctx_pipeline.tools.overlap import OverlapText, overlap_groups
@@ -38,6 +39,8 @@ class CatalogueTool:
     """`tool_content`."""
     live: bool
     """The newest version of a tool that nobody has withdrawn; only these have a say in names and groups."""
+    label: ScopeLabel
+    """Who may see it: a name tells nobody of tools that they may not see."""
     phases: tuple[str, ...] = ()
     """Where it is offered if it declares nothing; empty: everywhere."""
 
@@ -94,14 +97,21 @@ def tool_rows(table: pa.Table) -> dict[int, ToolRow]:
     return {row: ToolRow(name, own, server, risk, tuple(phases)) for row, name, own, server, risk, phases in values}
 
 
-def rows_by_name(tools: Mapping[int, ToolRow]) -> dict[str, list[int]]:
-    """Return the rows of each name that a conversation may call a tool by: those that show it, else that own it."""
-    shown: dict[str, list[int]] = defaultdict(list)
-    owned: dict[str, list[int]] = defaultdict(list)
+class NamedRows(NamedTuple):
+    """The rows that a conversation may mean by one name: those that show it, else those that own it."""
+
+    shown: list[int]
+    owned: list[int]
+
+
+def rows_by_name(tools: Mapping[int, ToolRow]) -> dict[str, NamedRows]:
+    """Return the rows of each name; which of them are meant depends on who asks."""
+    named: dict[str, NamedRows] = defaultdict(lambda: NamedRows([], []))
     for row, tool in tools.items():
-        shown[tool.name].append(row)
-        owned[tool.tool_name].append(row)
-    return {**owned, **shown}
+        named[tool.name].shown.append(row)
+        if tool.tool_name != tool.name:
+            named[tool.tool_name].owned.append(row)
+    return dict(named)
 
 
 def tool_items(table: pa.Table) -> list[tuple[int, ToolContextItem]]:
@@ -137,6 +147,7 @@ class _Parsed:
     """What makes it one tool: its item id."""
     tenant: str
     live: bool
+    label: ScopeLabel
     name: str
     server: str
     description: str
@@ -159,6 +170,7 @@ class _Parsed:
             key=tool.item_id,
             tenant=tool.tenant,
             live=tool.live,
+            label=tool.label,
             name=name,
             server=str(meta.get("server") or tool.source),
             description=description,
@@ -170,33 +182,41 @@ class _Parsed:
         )
 
 
+_Seen = dict[ScopeLabel, set[str]]
+"""What there is for whom."""
+
+
 def shown_names(tools: Sequence[_Parsed]) -> list[str]:
     """Return the name by which a model knows each tool, in the order given.
 
-    It is the tool's own name, but where tools of one tenant have a name in common and differ in description or schema:
-    these are called `<server>__<name>`, in at most `MAX_NAME_CHARS` characters that providers take. The catalogue
-    alone decides, so that no name changes from call to call.
+    It is the tool's own name, but where others of this name differ in description or schema and everybody who may see
+    the tool may see them: it is called `<server>__<name>`, in at most `MAX_NAME_CHARS` characters that providers take.
+    The catalogue alone decides, so that no name changes from call to call, and none tells of a hidden tool.
     """
-    rivals: dict[tuple[str, str], dict[str, tuple[str, str]]] = defaultdict(dict)
-    taken: dict[str, set[str]] = defaultdict(set)
+    rivals: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
+    taken: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
     for tool in tools:
-        taken[tool.tenant].add(tool.name)
+        taken[tool.tenant, tool.name][tool.label].add(tool.key)
         if tool.live:
-            rivals[tool.tenant, tool.name][tool.key] = (tool.description, tool.schema)
-    differing = {key for key, found in rivals.items() if len(set(found.values())) > 1}
-    wanted: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for tool in tools:
-        if (tool.tenant, tool.name) in differing:
-            wanted[tool.tenant, _qualified(tool)].add(tool.key)
+            rivals[tool.tenant, tool.name][tool.label].add(canonical_json([tool.description, tool.schema]))
+    differing = [len(_seen_with(tool.label, rivals[tool.tenant, tool.name])) > 1 for tool in tools]
+    wanted: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
+    for tool, differs in zip(tools, differing, strict=True):
+        if differs:
+            wanted[tool.tenant, _qualified(tool)][tool.label].add(tool.key)
     names: list[str] = []
-    for tool in tools:
-        name = tool.name
-        if (tool.tenant, name) in differing:
-            name = _qualified(tool)
-            if len(wanted[tool.tenant, name]) > 1 or name in taken[tool.tenant]:
-                name = _shortened(name, tool.key)
+    for tool, differs in zip(tools, differing, strict=True):
+        name = _qualified(tool) if differs else tool.name
+        at = (tool.tenant, name)
+        if differs and (len(_seen_with(tool.label, wanted[at])) > 1 or _seen_with(tool.label, taken.get(at, {}))):
+            name = _shortened(name, tool.key)
         names.append(name)
     return names
+
+
+def _seen_with(label: ScopeLabel, there: Mapping[ScopeLabel, set[str]]) -> set[str]:
+    """Return what everybody sees who passes a label."""
+    return {name for other, found in there.items() if is_within(label, other) for name in found}
 
 
 def _qualified(tool: _Parsed) -> str:

@@ -51,7 +51,7 @@ def test_numbers_that_only_name_something_are_no_quantities(text: str):
 def contested(*items: ContextItem) -> list[int]:
     """How many contested claims each item has, in the order given."""
     rows = make_rows(listed := list(items))
-    keys = contested_table(rows, claims_table(listed)).column("claim_keys").to_pylist()
+    keys = contested_table(rows, claims_table(listed), set(range(len(rows)))).column("claim_keys").to_pylist()
     found = {row.item_id: len(key) for row, key in zip(rows, keys, strict=True)}
     return [found[item.item_id] for item in items]
 

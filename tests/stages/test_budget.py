@@ -244,6 +244,23 @@ def test_a_budget_that_is_too_small_names_the_largest_protected_items():
     assert "shorten 'document:wiki/rule4' and 'document:wiki/rule3' by" in error.fix
 
 
+def test_what_nobody_could_shorten_goes_before_a_call_is_refused():
+    def hits() -> list[Candidate]:
+        spare = hit("periods", 0.1, (80, 0, 0), protected=True, spare=True)
+        return [hit("rule", 0.1, (100, 0, 0), protected=True), spare]
+
+    with pytest.raises(BudgetTooSmall) as refused:
+        served(hits(), 1)
+    assert "periods" not in str(refused.value)
+    least = int(re.findall(r"at least (\d+)", refused.value.fix)[0])
+    by_name, _ = served(hits(), least)
+    assert by_name["periods"].excluded is Exclusion.OVER_BUDGET
+    lacking = re.fullmatch(r"\+(\d+) tokens", by_name["periods"].counterfactual or "")
+    assert lacking is not None
+    assert served(hits(), least + int(lacking[1]))[0]["periods"].selected
+    assert not served(hits(), least + int(lacking[1]) - 1)[0]["periods"].selected
+
+
 PAGES = {
     "en": ["Refunds are paid within {} days after the warehouse has the goods. Orders above 500 yuan wait for it. ",
            "The price of an order is what the customer pays after discounts, without freight and tax of region {}. "],

@@ -11,7 +11,7 @@ import pytest
 from bench.conflict_cases import cases
 from bench.conflicts import verdict
 from ctx_pipeline.contracts import ContextDecisionTrace, ContextItem, ContextPack, ContextRequest, ItemKind, Task, Trust
-from tests.artifacts import ANA, NOW, append_overlay, make_item, make_project, open_project, overlay
+from tests.artifacts import ANA, NOW, append_overlay, build_index, make_item, make_project, open_project, overlay
 
 ALL = "[policy]\nmin_relevance = 0.0\n"
 ASK = "refund window 退款期限"
@@ -180,3 +180,29 @@ def test_a_policy_text_is_not_overruled_by_a_document(tmp_path: Path):
         make_project(tmp_path, [rule, page("b", 14, authority=90)], {"rules": {"kind": "instructions"}})
     )
     assert pack.conflicts == ()
+
+
+@pytest.mark.parametrize("hidden", [1, 30])
+@pytest.mark.parametrize("words", ["Refunds are accepted within {} days.", "退款申请在{}天内受理。"])
+def test_what_is_hidden_from_somebody_silences_no_conflict_that_they_see(tmp_path: Path, hidden: int, words: str):
+    days, secrets = {"a": 30, "b": 14, "c": 40, "d": 41}, range(60, 60 + hidden)
+    seen = [make_item(n, words.format(d), title=n, authority=80 - d) for n, d in days.items()]
+    unseen = [make_item(f"s{d}", words.format(d), title=f"s{d}", authority=99, groups=("board",)) for d in secrets]
+    alone, _ = assembled(make_project(tmp_path / "alone", seen), words)
+    beside, _ = assembled(make_project(tmp_path / "beside", [*seen, *unseen]), words)
+    assert alone.conflicts
+    assert beside.conflicts == alone.conflicts
+    assert shown(beside) == shown(alone)
+
+
+@pytest.mark.parametrize("words", ["Refunds are accepted within {} days.", "退款申请在{}天内受理。"])
+def test_what_an_item_said_before_and_what_is_gone_silence_no_conflict(tmp_path: Path, words: str):
+    changed = [make_item("a", words.format(30 + n), version=str(n), authority=80) for n in range(1, 7)]
+    gone = [make_item(f"old{n}", words.format(60 + n), title=f"old{n}") for n in range(6)]
+    home = make_project(tmp_path, [*changed, make_item("b", words.format(14)), *gone])
+    append_overlay(home, *(overlay("retired", item.item_id) for item in gone))
+    build_index(home)
+    (conflict,) = assembled(home, words)[0].conflicts
+    assert conflict.winner is not None
+    assert (conflict.winner.item_id, conflict.winner.version) == ("document:handbook/a", "6")
+    assert [side.item_id for side in conflict.losers] == ["document:handbook/b"]

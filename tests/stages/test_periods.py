@@ -277,6 +277,13 @@ def test_what_the_model_is_told_names_today_and_the_end_as_exclusive():
     )
 
 
+@pytest.mark.parametrize("text", ["last month", "yesterday", "from March to May", "上个月", "去年三季度到今年"])
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31T23:59:59"])
+def test_a_clock_at_the_end_of_the_calendar_refuses_no_request(text: str, day: str):
+    at = micros(datetime.fromisoformat(day).replace(tzinfo=UTC))
+    assert all(period.start < period.end for period in resolve(text, at))
+
+
 def test_a_title_is_about_the_one_time_that_it_names_with_its_year():
     assert named_span("Board report 2026-10") == (
         micros(datetime(2026, 10, 1, tzinfo=UTC)),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ctx_pipeline.security.visibility import ScopeLabel
 from ctx_pipeline.tools.catalogue import CatalogueTool, catalogue_table, tool_items, tool_rows
 from ctx_pipeline.tools.traits import phases_of, returns_of, risk_of
 
@@ -17,10 +18,12 @@ def entry(
     row: int = 0,
     live: bool = True,
     tenant: str = "acme",
+    groups: tuple[str, ...] = ("*",),
     **more: Any,
 ) -> CatalogueTool:
     content = {"name": name, "description": words, "input_schema": {"type": "object"}, "annotations": {}, **more}
-    return CatalogueTool(row, f"tool:{source}/{name}", name, tenant, source, json.dumps(content), live)
+    label = ScopeLabel(tenant, (), groups, "internal", None, (), (), "enterprise_trusted")
+    return CatalogueTool(row, f"tool:{source}/{name}", name, tenant, source, json.dumps(content), live, label)
 
 
 def names(*tools: CatalogueTool) -> list[str]:
@@ -43,6 +46,14 @@ def test_tools_that_say_the_same_keep_their_name():
 def test_what_has_been_withdrawn_and_other_tenants_have_no_say():
     assert names(entry("a", "find", "One."), entry("b", "find", "Two.", live=False)) == ["find", "find"]
     assert names(entry("a", "find", "One."), entry("b", "find", "Two.", tenant="globex")) == ["find", "find"]
+
+
+def test_a_tool_that_some_may_not_see_changes_the_name_of_no_tool_that_they_see():
+    public, board = entry("a", "find", "One."), entry("b", "find", "Two.", groups=("board",))
+    assert names(public, board) == ["find", "b__find"]
+    assert names(entry("a", "find", "One.", groups=("finance",)), board) == ["find", "find"]
+    shown = entry("a", "find", "One.")
+    assert names(shown, entry("b", "find", "Two."), entry("c", "a__find", groups=("board",)))[0] == "a__find"
 
 
 def test_a_qualified_name_is_one_that_providers_take_and_nobody_else_has():

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctx_pipeline.contracts import ItemKind
+from ctx_pipeline.contracts import SENSITIVITY_RANK, ItemKind, Sensitivity
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.claims.kin import DEFINITION, DESCRIBED, MAX_ROWS, akin
 from ctx_pipeline.index.claims.quantities import same_value
 from ctx_pipeline.index.claims.subjects import Subjects
 from ctx_pipeline.index.claims.words import folded, is_filler, is_verb, words
+from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_DOCUMENTS: Final = 8
-"""Documents that may make a claim in the same words without naming a subject; above it the words are boilerplate."""
+"""Documents that the same people may see and that may make a claim in the same words without naming a subject; above it
+the words are boilerplate."""
 MAX_VALUES: Final = 4
 """Values of such a claim; above it the words are a form that is filled in anew each time."""
 MAX_SUBJECT_VALUES: Final = 12
@@ -52,18 +54,19 @@ class _Said:
     """Whether a subject is named."""
 
 
-def contested_table(rows: Sequence[Row], claims: pa.Table) -> pa.Table:
+def contested_table(rows: Sequence[Row], claims: pa.Table, live: Set[int]) -> pa.Table:
     """Return, for each row, its claims that another document contradicts, as numbers.
 
     Columns: claim_keys and claim_values (one number each for a claim, keys ascending; equal keys with different values
-    contradict), claim_about (what it is about, in the row's own words). `claims` is that of `claims_table`, row by row.
+    contradict), claim_about (what it is about, in the row's own words). `claims` is that of `claims_table`, row by row;
+    `live` are the newest versions that nobody has withdrawn: only these decide which words are no statement.
     """
     import pyarrow as pa
 
     keys: list[list[int]] = [[] for _ in rows]
     values: list[list[int]] = [[] for _ in rows]
     abouts: list[list[str]] = [[] for _ in rows]
-    for number, group in enumerate(_contested(rows, claims)):
+    for number, group in enumerate(_contested(rows, claims, live)):
         for said, value in group:
             keys[said.row].append(number)
             values[said.row].append(value)
@@ -79,14 +82,14 @@ def contested_table(rows: Sequence[Row], claims: pa.Table) -> pa.Table:
     )
 
 
-def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Said, int]]]:
+def _contested(rows: Sequence[Row], claims: pa.Table, live: Set[int]) -> Iterator[list[tuple[_Said, int]]]:
     """Yield groups of claims of which some contradict each other, in a fixed order, with the number of the value."""
     subjects = Subjects(rows, claims.column("names"))
     by_key = _by_key(rows, claims, subjects)
     found: set[tuple[int, int]] = set()
     schema_sources = _schema_sources(rows)
     for key in sorted(by_key):
-        group = by_key[key]
+        group = _stated(by_key[key], rows, live)
         if len({said.value for said in group}) < 2 or len({said.document for said in group}) < 2:
             continue
         if any(len(schema_sources.get((key[0], name), ())) > 1 for name in key[2]):
@@ -96,7 +99,7 @@ def _contested(rows: Sequence[Row], claims: pa.Table) -> Iterator[list[tuple[_Sa
             if numbered:
                 found.update(_own_pairs(numbered, rows))
                 yield numbered
-    for one, other in akin(rows, _each(claims), subjects):
+    for one, other in akin(rows, ((at, claim) for at, claim in _each(claims) if at in live), subjects):
         documents = [rows[at].item_id.partition("#")[0] for at, _ in (one, other)]
         if (one[0], other[0]) not in found and documents[0] != documents[1]:
             sides = zip((one, other), documents, strict=True)
@@ -186,22 +189,45 @@ def _says_enough(attribute: str, rest: set[str], *, loose: bool) -> bool:
     return sum(len(word) > 1 or not word.isascii() for word in rest if not word[0].isdigit()) >= least
 
 
+def _stated(group: list[_Said], rows: Sequence[Row], live: Set[int]) -> list[_Said]:
+    """Leave out what is no statement: words that too many documents say, or fill with too many values.
+
+    Documents are counted with those that the same people may see, so that what is hidden from somebody silences nothing
+    that they see. What reaches most people comes first.
+    """
+    by_label: dict[ScopeLabel, list[_Said]] = defaultdict(list)
+    for said in group:
+        by_label[rows[said.row].label].append(said)
+    stated = [said for part in by_label.values() if _is_statement(part, live) for said in part]
+    return sorted(stated, key=lambda said: (_closeness(rows[said.row].label), said.document))
+
+
+def _is_statement(group: Sequence[_Said], live: Set[int]) -> bool:
+    counted = [said for said in group if said.row in live]
+    found = len({said.value for said in counted})
+    if all(said.subject for said in group):
+        return found <= MAX_SUBJECT_VALUES
+    return len({said.document for said in counted}) <= MAX_DOCUMENTS and found <= MAX_VALUES
+
+
+def _closeness(label: ScopeLabel) -> tuple[int, ...]:
+    """Return what orders labels so that one never comes before another that lets in all whom it lets in."""
+    rank = len(SENSITIVITY_RANK) if label.sensitivity is None else SENSITIVITY_RANK[Sensitivity(label.sensitivity)]
+    limits = (label.environment is not None, bool(label.task_types), bool(label.agent_visibility))
+    return (EVERYONE not in label.groups, rank, *limits)
+
+
 def _comparable(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]]:
     """Yield the parts of a group whose documents are about one thing.
 
-    The titles tell: `Service A` and `Service B` are about two; and `Handbook East` and `Handbook West`, where no subject
-    is named.
+    The titles tell: `Service A` and `Service B` are about two; so are `Handbook East` and `Handbook West` where no
+    subject is named.
     """
-    documents = sorted({said.document for said in group})
-    found = len({said.value for said in group})
     if all(said.subject for said in group):
-        if found <= MAX_SUBJECT_VALUES:
-            yield from _by_letter(group, rows)
-        return
-    if len(documents) > MAX_DOCUMENTS or found > MAX_VALUES:
+        yield from _by_letter(group, rows)
         return
     titles = {said.document: _title_words(rows[said.row].title) for said in group}
-    left = documents
+    left = list(titles)
     while left:
         together = [other for other in left if not _parallel(titles[left[0]], titles[other])]
         if len(together) > 1:
@@ -238,7 +264,10 @@ def _numbered(group: list[_Said], rows: Sequence[Row], *, quantity: bool) -> lis
 
     A document that gives two values speaks of something finer than its words show, and takes no part.
     """
-    classes = _classes(sorted({said.value for said in group}), quantity=quantity)
+    nearest: dict[str, tuple[int, ...]] = {}
+    for said in group:
+        nearest.setdefault(said.value, _closeness(rows[said.row].label))
+    classes = _classes(sorted(nearest, key=lambda value: (nearest[value], value)), quantity=quantity)
     spoken: dict[tuple[str, str], set[int]] = defaultdict(set)
     for said in group:
         spoken[said.document, rows[said.row].version].add(classes[said.value])

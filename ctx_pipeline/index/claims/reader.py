@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,8 +42,13 @@ class Contested:
         positions = np.repeat(have, counts).tolist()
         return list(zip(positions, self._keys[claims].tolist(), self._values[claims].tolist(), strict=True))
 
-    def rivals(self, rows: Sequence[int], limit: int) -> list[tuple[int, int]]:
-        """Return (row, other row that gives one of its claims another value), at most `limit`, row by row."""
+    def rivals(
+        self, rows: Sequence[int], limit: int, permitted: Callable[[NDArray[np.intp]], list[int]]
+    ) -> list[tuple[int, int]]:
+        """Return (row, other row that gives one of its claims another value), at most `limit`, row by row.
+
+        `permitted` keeps the rows that may be looked at; the others take no place.
+        """
         claims = self.of(rows)
         keys = np.asarray([key for _, key, _ in claims], np.int32)
         firsts = np.searchsorted(self._sorted, keys, "left").tolist()
@@ -50,7 +56,7 @@ class Contested:
         found: dict[int, int] = {}
         for (at, _, value), first, last in zip(claims, firsts, lasts, strict=True):
             near = self._order[first:last]
-            for row in self._rows[near[self._values[near] != value]].tolist():
+            for row in permitted(self._rows[near[self._values[near] != value]]):
                 if len(found) < limit:
                     found.setdefault(row, rows[at])
         return [(row, other) for other, row in found.items()]
