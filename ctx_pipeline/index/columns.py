@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,28 @@ Rows = NDArray[np.intp]
 
 FIXED_COLUMNS = frozenset({"valid_from", "valid_until", "known_from", "tied"})
 """What follows from the item versions alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """Columns of some rows as lists, all in the order of the rows asked for."""
+
+    item_ids: list[str]
+    versions: list[str]
+    titles: list[str]
+    kinds: list[int]
+    sections: list[int]
+    sources: list[int]
+    whens: list[int]
+    subjects: list[int]
+    authorities: list[int]
+    confidences: list[float]
+    verified_at: list[int]
+    valid_from: list[int]
+    dated_at: list[int]
+    contents: list[int]
+    tokens: list[list[int]]
+    """Exact tokens of the full, compact and pointer renditions."""
 
 
 def spans(ordered: NDArray[np.int32], numbers: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

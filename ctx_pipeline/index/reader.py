@@ -23,6 +23,7 @@ from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, file_digest, read_pointer, read_table
 from ctx_pipeline.index.claims.reader import Contested
 from ctx_pipeline.index.columns import (
+    RowFacts,
     Texts,
     bisect_texts,
     list_offsets,
@@ -85,28 +86,6 @@ class SearchHits:
     dense_scores: Floats
     lexical: LexicalHits
     denied: dict[Exclusion, int]
-
-
-@dataclass(frozen=True, slots=True)
-class RowFacts:
-    """Columns of some rows as lists, all in the order of the rows asked for."""
-
-    item_ids: list[str]
-    versions: list[str]
-    titles: list[str]
-    kinds: list[int]
-    sections: list[int]
-    sources: list[int]
-    whens: list[int]
-    subjects: list[int]
-    authorities: list[int]
-    confidences: list[float]
-    verified_at: list[int]
-    valid_from: list[int]
-    dated_at: list[int]
-    contents: list[int]
-    tokens: list[list[int]]
-    """Exact tokens of the full, compact and pointer renditions."""
 
 
 @dataclass(frozen=True, slots=True)
