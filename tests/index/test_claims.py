@@ -188,6 +188,7 @@ def metric(name: str, description: str) -> ContextItem:
         ("发票须在45天内付清。", "发票的付款期限是60天。"),
         ("Two-factor authentication is mandatory.", "Two-factor authentication is optional."),
         ("Company cars may be used privately.", "公司车辆禁止私用。"),
+        ("Pets are not allowed.", "允许携带宠物。"),
         ("The default log level is WARNING.", "The default log level is INFO."),
         ("The close is done on the 3rd working day.", "The close is done on the 5th working day."),
         ("A new buyer is someone who ordered once.", "A new buyer is someone who registered once."),

@@ -71,17 +71,18 @@ MAX_POLAR_WORDS: Final = 14
 def polar(text: str) -> Iterator[Found]:
     """Yield what a short folded clause permits, demands, switches on or denies.
 
-    One that says so twice, or but for a case, is left alone.
+    One that says so twice, or but for a case, is left alone; one with a single other word needs a subject.
     """
     for pattern, attribute, value in _POLAR:
         match = pattern.search(text)
         if match:
             rest = f"{text[: match.start()]} {text[match.end() :]}"
             # `cannot` and `must` answer one question, `must` and `need not` another.
-            if 2 <= len(words(rest)) <= MAX_POLAR_WORDS and not _POLAR_AGAIN.search(rest):
-                yield Found(f"polar:{attribute}", value, rest)
+            left = len(words(rest))
+            if 1 <= left <= MAX_POLAR_WORDS and not _POLAR_AGAIN.search(rest):
+                yield Found(f"polar:{attribute}", value, rest, event=left < 2)
                 if (attribute, value) == ("require", "yes"):
-                    yield Found("polar:permit", "yes", rest)
+                    yield Found("polar:permit", "yes", rest, event=left < 2)
             return
     for pattern, attribute in ((_IS_STATE, "is"), (_DOES, "does")):
         match = pattern.search(text)
