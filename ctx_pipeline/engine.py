@@ -33,7 +33,7 @@ from ctx_pipeline.contracts.render import SECTION_FOOTER
 from ctx_pipeline.deadline import Deadline
 from ctx_pipeline.errors import GateFailed, InvalidRequest
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages import assemble, budget, discover, gate, rank, snapshot, transform
+from ctx_pipeline.stages import assemble, budget, conflicts, discover, gate, rank, snapshot, transform
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.periods import Period
@@ -242,7 +242,7 @@ class Engine:
         )
         timer.done("rank")
         budgeted = budget.serve(
-            ranked.candidates,
+            [*_told(ranked, encoding), *ranked.candidates],
             request,
             profile=call.profile,
             policy=policy,
@@ -253,6 +253,16 @@ class Engine:
         timer.done("budget")
         denied = {code.value: number for code, number in found.denied.items()}
         return _Chosen(budgeted, ranked.conflicts, denied, found.periods)
+
+
+def _told(ranked: rank.Ranked, encoding: str) -> list[Candidate]:
+    """Return what tells the model of contradictions between items that it may see."""
+    text = conflicts.told(ranked.conflicts, ranked.candidates) if ranked.conflicts else ""
+    if not text:
+        return []
+    item = discover.notice("conflicts", text, _token_counter(encoding))
+    item.features, item.score = {"relevance": 1.0}, 1.0
+    return [item]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ FRESHER_BY = 86_400_000_000
 """Microseconds that make one side fresher: sources that one build reads are not apart by what reading takes."""
 REPLACED_SHARE = 0.95
 """Relevance that a side has at least, of the most relevant one: what settles a hit is worth as much as the hit."""
+MAX_TOLD = 8
+"""Contradictions that one pack tells of; it records them all."""
 MAX_ASKED = 4
 """Sides that a question names."""
 
@@ -94,6 +96,24 @@ def serve(
         if record is not None:
             records.setdefault(_identity(record), record)
     return tuple(sorted(records.values(), key=_record_order))
+
+
+def told(records: Sequence[ConflictRecord], candidates: Sequence[Candidate]) -> str:
+    """Return what a model has to know of contradictions whose sides it may see; empty without any.
+
+    It names items and quotes none of them: what they say stays in their own blocks.
+    """
+    shown = {candidate.item_id for candidate in candidates if candidate.excluded is None}
+    lines: list[str] = []
+    for record in records:
+        losers = [side.item_id for side in record.losers if side.item_id in shown]
+        if record.winner is None and len(losers) > 1:
+            lines.append(
+                f"These contradict each other and nothing settles it, so ask which counts: {'; '.join(losers)}"
+            )
+        elif record.winner is not None and record.winner.item_id in shown and losers:
+            lines.append(f"Where they contradict each other, {record.winner.item_id} counts before {'; '.join(losers)}")
+    return "\n".join(lines[:MAX_TOLD])
 
 
 def _is_contradiction(sides: Sequence[tuple[Candidate, int]]) -> bool:

@@ -148,7 +148,8 @@ def serve(
     candidates = found.candidates(encoding, dense, lexical)
     periods = resolve(_task_text(request), clock.at)
     if periods:
-        candidates.append(_period_item(periods, clock, tokens_of))
+        # A model does not know today's date.
+        candidates.append(notice("periods", shown(periods, clock.at), tokens_of))
     return Discovered([*candidates, *request_candidates(request, tokens_of)], hits.denied, periods)
 
 
@@ -335,10 +336,9 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
     return made
 
 
-def _period_item(periods: Sequence[Period], clock: Clock, tokens_of: CountTokens) -> Candidate:
-    """Tell the model which days the task's time words mean: it does not know today's date."""
-    text = shown(periods, clock.at)
-    item = _request_item(ItemKind.STATE, "periods", "state", text, tokens_of, protected=True, order=1)
+def notice(name: str, text: str, tokens_of: CountTokens) -> Candidate:
+    """Tell the model something of the call itself: always shown, except where it does not fit beside the rest."""
+    item = _request_item(ItemKind.STATE, name, "state", text, tokens_of, protected=True, order=1)
     item.spare = True
     return item
 

@@ -255,3 +255,21 @@ def test_what_is_said_around_a_metric_contradicts_no_definition(said: str):
 def test_a_subject_with_many_items_is_a_collection():
     items = [document(f"d{n}", f"Note {n}: {n + 2} days for step {n}.", subject="user:ana") for n in range(30)]
     assert contested(*items) == [0] * 30
+
+
+@pytest.mark.parametrize(
+    ("titles", "texts"),
+    [
+        (("Monthly review 2026-09", "Monthly review 2026-10"), ("GMV was 38 million CNY.", "GMV was 41 million CNY.")),
+        (("第40周周报", "第41周周报"), ("仓库破损率为1.2%。", "仓库破损率为1.9%。")),
+        (("Service A", "Service B"), ("GMV is held for 30 days.", "GMV is held for 45 days.")),
+    ],
+)
+def test_titles_that_name_two_months_weeks_or_letters_keep_claims_apart(
+    titles: tuple[str, str], texts: tuple[str, str]
+):
+    named = term("GMV", subject="metric:gmv")
+    sides = [document(name, text, title=title) for name, text, title in zip("ab", texts, titles, strict=True)]
+    assert contested(named, *sides) == [0, 0, 0]
+    alike = [document(name, text, title="Review") for name, text in zip("ab", texts, strict=True)]
+    assert all(count > 0 for count in contested(named, *alike)[1:])

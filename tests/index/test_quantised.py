@@ -19,7 +19,26 @@ LIMIT = 8
 
 def make_row(number: int, tenant: str, group: str) -> Row:
     label = ScopeLabel(tenant, (), (group,), "internal", None, (), (), "user")
-    facts = ("document", None, "t", "s", None, 50, "user", 1.0, number, ALWAYS, ALWAYS, NEVER, ALWAYS, (), (), (), (), label)
+    facts = (
+        "document",
+        None,
+        "t",
+        "s",
+        None,
+        50,
+        "user",
+        1.0,
+        number,
+        ALWAYS,
+        ALWAYS,
+        NEVER,
+        ALWAYS,
+        (),
+        (),
+        (),
+        (),
+        label,
+    )
     return Row(tenant, f"document:s/{number:05d}", "1", number + 1, 0, "", "", number, *facts)
 
 

@@ -206,3 +206,13 @@ def test_what_an_item_said_before_and_what_is_gone_silence_no_conflict(tmp_path:
     assert conflict.winner is not None
     assert (conflict.winner.item_id, conflict.winner.version) == ("document:handbook/a", "6")
     assert [side.item_id for side in conflict.losers] == ["document:handbook/b"]
+
+
+def test_a_model_is_told_of_a_contradiction_that_it_sees_both_sides_of(tmp_path: Path):
+    equal, _ = assembled(make_project(tmp_path / "equal", [page("a", 30), page("b", 14)]))
+    assert "nothing settles it, so ask which counts: document:handbook/a; document:handbook/b" in equal.render("text")
+    head = '[policy.conflicts]\nactions = { document = "show_both" }\n'
+    both, _ = assembled(make_project(tmp_path / "both", [page("a", 30, authority=90), page("b", 14)], head=head))
+    assert "document:handbook/a counts before document:handbook/b" in both.render("text")
+    one, _ = assembled(make_project(tmp_path / "one", [page("a", 30, authority=90), page("b", 14)]))
+    assert "contradict" not in one.render("text")

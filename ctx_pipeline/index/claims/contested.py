@@ -101,7 +101,8 @@ def _contested(rows: Sequence[Row], claims: pa.Table, live: Set[int]) -> Iterato
                 yield numbered
     for one, other in akin(rows, ((at, claim) for at, claim in _each(claims) if at in live), subjects):
         documents = [rows[at].item_id.partition("#")[0] for at, _ in (one, other)]
-        if (one[0], other[0]) not in found and documents[0] != documents[1]:
+        letters = {_letters(folded(rows[at].title)) for at, _ in (one, other)} - {""}
+        if (one[0], other[0]) not in found and documents[0] != documents[1] and len(letters) < 2:
             sides = zip((one, other), documents, strict=True)
             yield [(_Said(at, name, "", about, True), value) for value, ((at, about), name) in enumerate(sides)]
 
@@ -237,10 +238,15 @@ def _comparable(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]
 
 def _by_letter(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]]:
     """Yield the parts of a group whose titles have one letter that stands alone; what has none belongs to each."""
-    letters = {said.row: "".join(sorted(set(_LETTER.findall(folded(rows[said.row].title))))) for said in group}
+    letters = {said.row: _letters(folded(rows[said.row].title)) for said in group}
     named = sorted(set(letters.values()) - {""})
     for letter in named if len(named) > 1 else [""]:
         yield [said for said in group if letter == "" or letters[said.row] in ("", letter)]
+
+
+def _letters(title: str) -> str:
+    """Return the letters that stand alone in a title beside other words."""
+    return "".join(sorted(set(_LETTER.findall(title)))) if len(title.split()) > 1 else ""
 
 
 def _title_words(title: str) -> frozenset[str]:
