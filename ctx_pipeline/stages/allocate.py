@@ -56,6 +56,8 @@ class Option:
     """It stands within the share of its section."""
     needs: tuple[int, ...] = ()
     """Options that have to be shown too, in any choice."""
+    spared: tuple[int, ...] = ()
+    """Options that it would bring if the window were larger."""
     dependents: tuple[int, ...] = ()
     """Options that need this one; `allocate` fills it."""
     taken: int = -1

@@ -71,7 +71,7 @@ def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
         shown, value = option.tokens, option.value
         best = max((worth - value) / (tokens - shown or 1) for tokens, worth in above)
         grown = 1.0 if option.within else OWN_SHARE
-        brings = _brings(number, options, window) if option.taken < 0 else 0
+        brings = _brings(number, options, window) if option.taken < 0 else _spared(option, options)
         made.append(
             _Claim(
                 number=number,
@@ -91,7 +91,12 @@ def _brings(number: int, options: Sequence[Option], window: Window) -> int:
     missing = missing_needs(options, number)
     sections = {options[row].section for row in (number, *missing)} - window.opened
     needed = sum(options[row].choices[0][0] for row in missing)
-    return needed + sum(window.heading_tokens.get(section, 0) for section in sections)
+    return needed + _spared(options[number], options) + sum(window.heading_tokens.get(name, 0) for name in sections)
+
+
+def _spared(option: Option, options: Sequence[Option]) -> int:
+    """Return what an option would bring besides in a larger window."""
+    return sum(options[row].choices[0][0] for row in option.spared if options[row].taken < 0)
 
 
 def _before(claims: Sequence[_Claim], options: Sequence[Option], first: frozenset[str]) -> NDArray[np.bool_]:

@@ -31,6 +31,9 @@ POINTER_TOKENS = 4
 """Tokens of content that a pointer is worth: that there is something, and its title."""
 OWN_SHARE = 4.0
 """Times that what stands within the share of its section counts: it gives way only to what is worth that much more."""
+NEEDS_SHARE = 0.125
+"""Most of what is left that the things which an item needs may take, each in its smallest rendition, to come with it:
+in a smaller window the definition that was asked for is worth more than pointers to its tables."""
 RECENCY = 0.95
 """What each message or observation is worth of the one after it."""
 LEAST = 0.02
@@ -111,9 +114,13 @@ def options_of(
                 numbers[candidate.row] = len(options)
             options.append(option)
     for number, option in enumerate(options):
-        needs = option.members[0].needs
-        if needs:
-            option.needs = tuple([numbers[row] for row in needs if row in numbers and numbers[row] != number])
+        rows = option.members[0].needs
+        if rows:
+            needs = tuple([numbers[row] for row in rows if row in numbers and numbers[row] != number])
+            if sum(options[need].choices[0][0] for need in needs) <= window.left * NEEDS_SHARE:
+                option.needs = needs
+            else:
+                option.spared = needs
     return options
 
 

@@ -161,14 +161,15 @@ def test_what_does_not_fit_whole_is_shortened_before_it_is_left_out():
     assert by_name["long"].rendition is Rendition.POINTER
 
 
-def test_a_metric_brings_its_table_or_stays_out():
+def test_a_metric_brings_its_table_where_there_is_room_for_it():
     table = hit("orders", 0.5, (90, 0, 0), kind="schema")
     metric = hit("gmv", 1.4, (60, 0, 0), kind="metric", needs=(table.row,))
-    by_name, _ = served([metric, table], 320)
-    assert by_name["gmv"].selected
+    wanted = hit("other", 1.3, (700, 0, 0))
+    by_name, _ = served([copy.copy(metric), copy.copy(table), copy.copy(wanted)], 1_000)
     assert by_name["orders"].selected_reason == "needed by metric:wiki/gmv"
-    by_name, _ = served([copy.copy(metric), copy.copy(table)], 160)
-    assert not by_name["gmv"].selected or by_name["orders"].selected
+    by_name, _ = served([metric, table], 160)
+    assert by_name["gmv"].selected
+    assert not by_name["orders"].selected
 
 
 def test_a_pack_stops_filling_where_hits_are_worth_little():
