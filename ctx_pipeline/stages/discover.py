@@ -44,6 +44,8 @@ RELATED_TO_ONE, MAX_RELATED = 6, 24
 _CODE = KINDS.index(ItemKind.CODE.value)
 SIBLING_SUBJECTS = 16
 """Best hits whose other versions and namesakes are looked up."""
+MAX_NAMESAKES = 64
+"""Rows added because they are about a hit's subject: those of most authority."""
 RIVALS_LOOKED_AT = 256
 """Visible rows looked at for what contradicts the hits."""
 MAX_RIVALS = 16
@@ -193,7 +195,13 @@ class _Finder:
             related.setdefault(other, ("version", row))
         for row, other in self.reader.same_subject(best[:SIBLING_SUBJECTS]):
             related.setdefault(other, ("subject", row))
-        for row in self.permitted(list(related)):
+        found = self.permitted(list(related))
+        namesakes = [row for row in found if related[row][0] == "subject"]
+        if len(namesakes) > MAX_NAMESAKES:
+            namesakes.sort(key=lambda row: (-int(self.reader.authority[row]), row))
+            left_out = set(namesakes[MAX_NAMESAKES:])
+            found = [row for row in found if row not in left_out]
+        for row in found:
             how, parent = related[row]
             self.add(row, how)
             self.parents.setdefault(row, parent)
