@@ -43,7 +43,7 @@ backup: backup | 备份
 warranty: warranty guarantee | 保修期 保修 质保期 质保
 trial: trial | 试用期 试用
 account: account | 账户 账号 帐户 帐号
-deliver: delivery deliver | 送达 配送 送货 交付
+deliver: delivery deliver receipt received | 送达 配送 送货 交付 收货 签收
 ship: ship dispatch | 发货
 invoice: invoice bill | 发票 账单
 report: report | 报表 报告
