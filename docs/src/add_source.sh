@@ -51,7 +51,7 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      2      2       0        0      2       0
 # >
-# > 14 live items, 2 embedded, 0 reused, 0 retired in 5.3 s
+# > 14 live items, 2 embedded, 0 reused, 0 retired in 7.4 s
 # > artifact fa06fd2527c14ed84eeef095d17882ac841111515f2be2f0da97c58875df1ce1
 
 #: ask head=8
@@ -80,7 +80,7 @@ ctx build --select 'sources/runbooks+' --strict
 # > Not loaded: 1; everything else is
 # >   runbooks/broken.md:2 naive_time: valid_from: has no zone: write it with an offset, as 2026-01-31T00:00:00Z
 # >
-# > 14 live items, 0 embedded, 2 reused, 0 retired in 5.3 s
+# > 14 live items, 0 embedded, 2 reused, 0 retired in 7.5 s
 # > artifact fa06fd2527c14ed84eeef095d17882ac841111515f2be2f0da97c58875df1ce1
 
 #: remove tail=6
@@ -91,8 +91,8 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      1      0       1        1      1       0
 # >
-# > 13 live items, 0 embedded, 1 reused, 1 retired in 5.7 s
-# > artifact c4b58b0b81ede73c1318a7f229868a1708521289a2522ea336cb5c98aef8e8f6
+# > 13 live items, 0 embedded, 1 reused, 1 retired in 7.1 s
+# > artifact 4f9f9eb2627449d84f3e2ea432c87e4e4b745ae6b8334f88dcae98d04f90d497
 ctx why-not 'document:runbooks/late-orders.md#1'
 # > item                                version  to you  reason
 # > document:runbooks/late-orders.md#1  1        hidden  retired

@@ -20,14 +20,14 @@ ctx assemble "Which region was late in October?" --at 2026-11-30T00:00:00Z
 ctx explain
 # > Your latest snapshots
 # > snapshot                               clock                 model  run  turn  items  tokens
-# > snap_0566585ce0b813f2f9c3015b97c7a0fd  2026-11-30 00:00:00Z  gpt-5  run  turn      6     656
-# > snap_dc8ed544a7e0287f215bb91fb4e2a590  2026-11-30 00:00:00Z  gpt-5  run  turn      7     809
-# > snap_a1bcee4997e119c3035c09032de04795  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
-# > snap_1a9c8bc29913b656fd5b072cee1c0ff4  2026-11-30 00:00:00Z  gpt-5  run  turn      6     566
-# > snap_72995053a08eaf23dc8fe8d4cf64058e  2026-11-30 00:00:00Z  gpt-5  run  turn      6     561
+# > snap_c9b266fed9870a9d07465f4607e04900  2026-11-30 00:00:00Z  gpt-5  run  turn      6     656
+# > snap_81137b992886bdc3b38ebacc46be855b  2026-11-30 00:00:00Z  gpt-5  run  turn      7     809
+# > snap_3320f8eb8c059f8b72f640ee5844c01d  2026-11-30 00:00:00Z  gpt-5  run  turn      6     697
+# > snap_71f8f515bc7ebaa370a9c46ab31a484b  2026-11-30 00:00:00Z  gpt-5  run  turn      6     566
+# > snap_8c781019e3624bd190c19d08e3707c5b  2026-11-30 00:00:00Z  gpt-5  run  turn      6     561
 # >
 # > Next
-# >   ctx explain snap_0566585ce0b813f2f9c3015b97c7a0fd
+# >   ctx explain snap_c9b266fed9870a9d07465f4607e04900
 
 #: why
 ctx why $PACK memory:memories/east-warehouse
@@ -119,11 +119,11 @@ ctx assemble "How is GMV defined this year?" --budget 420 --at 2026-11-30T00:00:
 # > tool:tools/orders_search           7a6e570a9ae8  low_rank     +0.35 relevance
 # >
 # > Next
-# >   ctx explain snap_fe1100b4c5e0827254b3e11a06c77236                                  # every candidate, in or out, and why
-# >   ctx why snap_fe1100b4c5e0827254b3e11a06c77236 'document:handbook/refunds.zh.md#1'  # one of them in full
+# >   ctx explain snap_94d509d881fb3d54bb7a605bda991b64                                  # every candidate, in or out, and why
+# >   ctx why snap_94d509d881fb3d54bb7a605bda991b64 'document:handbook/refunds.zh.md#1'  # one of them in full
 # >   ctx why-not 'document:handbook/refunds.zh.md#1'                                    # may you see it at all
-# >   ctx replay snap_fe1100b4c5e0827254b3e11a06c77236                                   # the very text the model sees
-# >   ctx diff snap_fe1100b4c5e0827254b3e11a06c77236 OTHER                               # what changed since another snapshot
+# >   ctx replay snap_94d509d881fb3d54bb7a605bda991b64                                   # the very text the model sees
+# >   ctx diff snap_94d509d881fb3d54bb7a605bda991b64 OTHER                               # what changed since another snapshot
 
 #: required
 ctx assemble "How is GMV defined this year?" --required-types schema --at 2026-11-30T00:00:00Z
@@ -136,7 +136,7 @@ ctx doctor
 # > state  check       finding                                                        fix
 # > ok     python      Python 3.11.7 on Linux x86_64
 # > ok     folder      /home/ana/shop/.ctx can be written to
-# > ok     disk        57.5 GiB free
+# > ok     disk        56.5 GiB free
 # > ok     config      'shop' with 8 sources
 # > ok     ledger      7 snapshots, 18 events
 # > ok     store       readable up to item version 19

@@ -40,7 +40,7 @@ ctx publish --check gmv.yaml
 # >
 # > Definitions
 # > change   definition           from  to  effective             fields                                        dependents  shown in
-# > changed  metric:registry/gmv  2     3   2026-11-30 22:16:19Z  version, description, expression, valid_from           0         1
+# > changed  metric:registry/gmv  2     3   2026-11-30 22:25:24Z  version, description, expression, valid_from           0         1
 # >
 # > metric:registry/gmv (changed)
 # >   --- metric:registry/gmv@2
@@ -58,7 +58,7 @@ ctx publish --check gmv.yaml
 # >    owner: finance-data
 # >   -valid_from: 2026-01-01T00:00:00Z
 # >   +valid_from: 2026-02-01T00:00:00Z
-# >   shown in: snap_72995053a08eaf23dc8fe8d4cf64058e
+# >   shown in: snap_8c781019e3624bd190c19d08e3707c5b
 # >   to: ana
 # >   by agents: agent
 # >
@@ -68,7 +68,7 @@ ctx publish --check gmv.yaml
 #: publish tail=10
 ctx publish gmv.yaml --no-build
 # > …
-# >   shown in: snap_72995053a08eaf23dc8fe8d4cf64058e
+# >   shown in: snap_8c781019e3624bd190c19d08e3707c5b
 # >   to: ana
 # >   by agents: agent
 # >
@@ -90,8 +90,8 @@ ctx why-not metric:registry/gmv
 ctx build --select 'sources/registry+'
 # > …
 # >
-# > 12 live items, 1 embedded, 1 reused, 0 retired in 6.2 s
-# > artifact ab2360161da4ea878b05f6b61a6952cbf7bc1074e0ac9595b1005e73e05d9083
+# > 12 live items, 1 embedded, 1 reused, 0 retired in 7.8 s
+# > artifact 8b265f5cac24424e9875a440728d4d200b4f46927573d7d2d2ececdd27267046
 ctx why-not metric:registry/gmv
 # > …
 # >

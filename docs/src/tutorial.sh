@@ -49,7 +49,7 @@ ctx build
 # > skills     skills                 1      1       0        0      1       0
 # > tools      tools                  2      2       0        0      1       0
 # >
-# > 12 live items, 13 embedded, 0 reused, 0 retired in 13.8 s
+# > 12 live items, 13 embedded, 0 reused, 0 retired in 13.1 s
 # > artifact e44a2825e1b487dc726946ac4b63cfc56a8277f59f8d406e178ea052cda0e700
 
 #: status
@@ -59,14 +59,14 @@ ctx status
 # >
 # > Sources
 # > source     kind               state    refreshed             items  failed files  errors
-# > registry   semantic_registry  healthy  2026-11-30 22:14:34Z      2             0       0
-# > glossary   glossary           healthy  2026-11-30 22:14:33Z      2             0       0
-# > handbook   documents          healthy  2026-11-30 22:14:33Z      2             0       0
-# > memories   memories           healthy  2026-11-30 22:14:34Z      2             0       0
-# > tools      tools              healthy  2026-11-30 22:14:36Z      2             0       0
-# > policies   instructions       healthy  2026-11-30 22:14:34Z      1             0       0
-# > skills     skills             healthy  2026-11-30 22:14:35Z      1             0       0
-# > artifacts  artifacts          healthy  2026-11-30 22:14:29Z      1             0       0
+# > registry   semantic_registry  healthy  2026-11-30 22:23:29Z      2             0       0
+# > glossary   glossary           healthy  2026-11-30 22:23:28Z      2             0       0
+# > handbook   documents          healthy  2026-11-30 22:23:28Z      2             0       0
+# > memories   memories           healthy  2026-11-30 22:23:28Z      2             0       0
+# > tools      tools              healthy  2026-11-30 22:23:30Z      2             0       0
+# > policies   instructions       healthy  2026-11-30 22:23:29Z      1             0       0
+# > skills     skills             healthy  2026-11-30 22:23:30Z      1             0       0
+# > artifacts  artifacts          healthy  2026-11-30 22:23:25Z      1             0       0
 
 #: items
 ctx items
@@ -120,15 +120,15 @@ ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z
 # > tool:tools/orders_search           7a6e570a9ae8  low_rank  +0.35 relevance
 # >
 # > Next
-# >   ctx explain snap_72995053a08eaf23dc8fe8d4cf64058e                  # every candidate, in or out, and why
-# >   ctx why snap_72995053a08eaf23dc8fe8d4cf64058e metric:registry/gmv  # one of them in full
+# >   ctx explain snap_8c781019e3624bd190c19d08e3707c5b                  # every candidate, in or out, and why
+# >   ctx why snap_8c781019e3624bd190c19d08e3707c5b metric:registry/gmv  # one of them in full
 # >   ctx why-not metric:registry/gmv                                    # may you see it at all
-# >   ctx replay snap_72995053a08eaf23dc8fe8d4cf64058e                   # the very text the model sees
-# >   ctx diff snap_72995053a08eaf23dc8fe8d4cf64058e OTHER               # what changed since another snapshot
+# >   ctx replay snap_8c781019e3624bd190c19d08e3707c5b                   # the very text the model sees
+# >   ctx diff snap_8c781019e3624bd190c19d08e3707c5b OTHER               # what changed since another snapshot
 
 #: explain
 ctx explain $FIRST
-# > Snapshot snap_72995053a08eaf23dc8fe8d4cf64058e: 16 candidates, 6 in, 10 out
+# > Snapshot snap_8c781019e3624bd190c19d08e3707c5b: 16 candidates, 6 in, 10 out
 # >
 # > In
 # > item                            version       found by                            score  authority  tokens  shown  why in
@@ -153,8 +153,8 @@ ctx explain $FIRST
 # > tool:tools/refund_create           a0a6bc161696  vector            0.742         80      92  low_rank  +0.11 relevance
 # >
 # > Next
-# >   ctx why snap_72995053a08eaf23dc8fe8d4cf64058e artifact_ref:artifacts/README.md
-# >   ctx replay snap_72995053a08eaf23dc8fe8d4cf64058e
+# >   ctx why snap_8c781019e3624bd190c19d08e3707c5b artifact_ref:artifacts/README.md
+# >   ctx replay snap_8c781019e3624bd190c19d08e3707c5b
 
 #: why
 ctx why $FIRST tool:tools/refund_create
@@ -193,7 +193,7 @@ ctx why-not metric:registry/gmv --at 2026-11-30T00:00:00Z
 
 #: as-of
 ctx assemble "How is GMV defined this year?" --at 2026-11-30T00:00:00Z --as-of 2025-06-30T00:00:00Z --format text
-# > snapshot snap_1a9c8bc29913b656fd5b072cee1c0ff4
+# > snapshot snap_71f8f515bc7ebaa370a9c46ab31a484b
 # > <section name="instructions" zone="instruction">
 # > <item-e2ba1c id="instruction:policies/AGENTS.md" version="e2ba1c50e610" title="Rules for every answer" source="policies" trust="enterprise_trusted">
 # > # Rules for every answer
@@ -267,7 +267,7 @@ ctx build
 # > skills     skills                 1      0       1        0      1       0
 # > tools      tools                  2      0       2        0      1       0
 # >
-# > 12 live items, 1 embedded, 12 reused, 0 retired in 11.9 s
+# > 12 live items, 1 embedded, 12 reused, 0 retired in 10.5 s
 # > artifact de5454bbb93d8f5820a247a20c8b2d97230c2a5326bd64378398a501adc18c6d
 
 #: after save=AFTER head=8
@@ -284,8 +284,8 @@ ctx assemble "客户收货 20 天后还能退款吗？" --at 2026-11-30T00:00:00
 
 #: diff
 ctx diff $BEFORE $AFTER
-# > From snap_a1bcee4997e119c3035c09032de04795
-# > to   snap_dc8ed544a7e0287f215bb91fb4e2a590
+# > From snap_3320f8eb8c059f8b72f640ee5844c01d
+# > to   snap_81137b992886bdc3b38ebacc46be855b
 # >
 # > change   item                               version  from, to  reason
 # > entered  document:handbook/refunds.zh.md#1  3        full      replaces version 2
@@ -303,7 +303,7 @@ grep "退货" after.txt
 #: history
 ctx items history 'document:handbook/refunds.zh.md#1'
 # > when                  version  from        to          reason                                             by         snapshot
-# > 2026-11-30 22:14:33Z  2                    created     read from source handbook                          build
-# > 2026-11-30 22:15:03Z  3                    created     read from source handbook                          build
-# > 2026-11-30 22:15:09Z  2        created     superseded  a later version counts since 2026-01-01T00:00:00Z  evictions
-# > 2026-11-30 22:15:09Z  2        superseded  evicted     the published artifact no longer injects it        evictions
+# > 2026-11-30 22:23:28Z  2                    created     read from source handbook                          build
+# > 2026-11-30 22:23:56Z  3                    created     read from source handbook                          build
+# > 2026-11-30 22:24:01Z  2        created     superseded  a later version counts since 2026-01-01T00:00:00Z  evictions
+# > 2026-11-30 22:24:01Z  2        superseded  evicted     the published artifact no longer injects it        evictions
