@@ -14,6 +14,9 @@ MAX_CLAUSE_CHARS: Final = 320
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _SENTENCE = re.compile(r"(?<=[!?。！？;；])|(?<=[.])(?=\s|$)")
+MAX_SINCE_CHARS: Final = 64
+"""More than `_SINCE` ever takes out of a sentence."""
+_SENTENCE_ENDS: Final = "!?。！？；;."
 _MARK = re.compile(r"^\s*(?:[-*+>]|\d{1,3}[.)]|[（(]?[一二三四五六七八九十\d]{1,3}[、)）])\s*")
 _STRONG = re.compile(r"(\*\*|__|`)")
 _HEADING = re.compile(r"^\s*#{1,6}\s+")
@@ -107,7 +110,7 @@ def clauses(text: str, title: str = "") -> Iterator[Clause]:
             continue
         loose = block.lstrip().startswith("|") or "\t" in block
         line = _STRONG.sub("", _MARK.sub("", block))
-        for sentence in _SENTENCE.split(line):
+        for sentence in _SENTENCE.split(line) if any(end in line for end in _SENTENCE_ENDS) else [line]:
             if not _asks(sentence.strip()):
                 yield from _of_sentence(sentence, (*own, *heading), loose=loose)
 
@@ -138,6 +141,9 @@ def _asks(sentence: str) -> bool:
 
 def _of_sentence(sentence: str, scope: tuple[str, ...], *, loose: bool) -> Iterator[Clause]:
     # Looking for what a pattern cannot do without is much cheaper than the pattern.
+    one = not any(part in sentence for part in _COMMA_PARTS)
+    if one and len(sentence) > MAX_CLAUSE_CHARS + MAX_SINCE_CHARS and not any(mark in sentence for mark in "(（"):
+        return
     if "20" in sentence or "19" in sentence:
         sentence = _SINCE.sub(" ", sentence)
     for needed, pattern, plain in _TURNED:
@@ -150,7 +156,7 @@ def _of_sentence(sentence: str, scope: tuple[str, ...], *, loose: bool) -> Itera
         sentence = _ASIDE.sub(" ", sentence)
     said = _COLON.sub(r"\1 = ", sentence) if ":" in sentence or "：" in sentence else sentence
     comma = _COMMA_OF_FORMULA if "=" in sentence else _COMMA
-    pieces = comma.split(said) if any(part in said for part in _COMMA_PARTS) else [said]
+    pieces = [said] if one else comma.split(said)
     parts = [part for piece in pieces if (part := piece.strip(" .。;；!！"))]
     if len(parts) > 1:
         limits += [part for part in parts if _LIMITS.match(part)]
