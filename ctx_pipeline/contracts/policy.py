@@ -67,9 +67,7 @@ class RankWeights(Contract):
     recency: float = 0.10
     period_fit: float = 0.15
     cost: float = 0.03
-    """Taken away."""
     conflict_risk: float = 0.05
-    """Taken away."""
 
 
 def _one_or_more(value: Any) -> Any:

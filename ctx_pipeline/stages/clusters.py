@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from zlib import crc32
+from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import ContextRequest, ItemKind, WhenToLoad
 from ctx_pipeline.stages.blocks import Blocks, attribute
 from ctx_pipeline.stages.candidates import Candidate
 
+if TYPE_CHECKING:
+    import rensa
+
 ALIKE = 0.7
-"""Share of its sketch that a text has in common with another that says nearly the same: a page with another price or
-date has, two pages about one topic have a tenth."""
-SKETCH = 64
-"""Smallest word hashes that stand for a text: a bottom-k sketch (Broder, 1997)."""
+"""Estimated Jaccard similarity from which two texts say nearly the same: a page with another price or date has it, two
+pages about one topic have a tenth."""
+PERMUTATIONS = 64
+"""Numbers of a MinHash signature."""
+_SEED = 42
 SKETCH_CHARS = 10_000
 """Characters of a text that are looked at."""
 _WORD_CHARS = 12
@@ -22,20 +26,24 @@ _WORD_CHARS = 12
 _OBSERVATION = ItemKind.OBSERVATION.value
 
 
-def sketch_of(text: str) -> frozenset[int]:
-    """Return the sketch of a text; the same in every process."""
-    part = text[:SKETCH_CHARS]
+def sketch_of(text: str) -> rensa.RMinHash | None:
+    """Return the MinHash signature of a text's words, the same in every process; None for a text without any."""
+    import rensa
+
+    part = text[:SKETCH_CHARS].encode("utf-8", "replace").decode("utf-8")
     words = set(part.split())
     if len(part) > _WORD_CHARS * max(1, part.count(" ") + part.count("\n")):
         words = {part[at : at + 2] for at in range(len(part) - 1)} or words
-    hashes = sorted({crc32(word.encode("utf-8", "surrogatepass")) for word in words})
-    return frozenset(hashes[:SKETCH])
+    if not words:
+        return None
+    sketch = rensa.RMinHash(num_perm=PERMUTATIONS, seed=_SEED)
+    sketch.update(sorted(words))
+    return sketch
 
 
-def are_alike(one: frozenset[int], other: frozenset[int]) -> bool:
-    """Tell whether two texts say nearly the same, by their sketches."""
-    most = max(len(one), len(other))
-    return most > 0 and len(one & other) >= ALIKE * most
+def are_alike(one: rensa.RMinHash | None, other: rensa.RMinHash | None) -> bool:
+    """Tell whether two texts say nearly the same, by their signatures."""
+    return one is not None and other is not None and one.jaccard(other) >= ALIKE
 
 
 def cluster_observations(
@@ -49,7 +57,7 @@ def cluster_observations(
     if all(number == 1 for number in times.values()):
         return
     observations = [candidate for candidate in candidates if candidate.kind == _OBSERVATION]
-    leaders: dict[str | None, list[tuple[frozenset[int], Candidate]]] = {}
+    leaders: dict[str | None, list[tuple[rensa.RMinHash | None, Candidate]]] = {}
     for candidate, seen in reversed(list(zip(observations, request.observations, strict=True))):
         if times[seen.tool] == 1:
             continue

@@ -80,11 +80,6 @@ def lint_project(home: Path) -> ToolReport:
     return _report([_read_source(source, home) for source in sources])
 
 
-def lint_source(source: SourceConfig, home: Path) -> ToolReport:
-    """Lint the tools of one source, as they are now."""
-    return _report([_read_source(source, home)])
-
-
 def diff_files(old: str, new: str) -> ToolDrift:
     """Compare two catalogues in files or folders; `-` is standard input.
 
