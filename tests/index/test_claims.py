@@ -273,3 +273,22 @@ def test_titles_that_name_two_months_weeks_or_letters_keep_claims_apart(
     assert contested(named, *sides) == [0, 0, 0]
     alike = [document(name, text, title="Review") for name, text in zip("ab", texts, strict=True)]
     assert all(count > 0 for count in contested(named, *alike)[1:])
+
+
+def test_hidden_items_of_a_subject_silence_no_conflict_between_those_that_are_shown():
+    sides = [
+        document("a", "Refunds are possible for 30 days.", subject="policy:refunds"),
+        document("b", "We accept refunds for 14 days.", subject="policy:refunds"),
+    ]
+    board = [
+        document(
+            f"h{at}",
+            f"The board heard of refunds number {at}, paid in {at + 2} days.",
+            subject="policy:refunds",
+            groups=("board",),
+        )
+        for at in range(40)
+    ]
+    alone = contested(*sides)
+    assert all(alone)
+    assert contested(*sides, *board)[:2] == alone

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctx_pipeline.contracts import SENSITIVITY_RANK, ItemKind, Sensitivity
+from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.index.claims.kin import DEFINITION, DESCRIBED, MAX_ROWS, akin
+from ctx_pipeline.index.claims.kin import DEFINITION, DESCRIBED, MAX_ROWS, akin, closeness
 from ctx_pipeline.index.claims.quantities import same_value
 from ctx_pipeline.index.claims.subjects import Subjects
 from ctx_pipeline.index.claims.words import folded, is_filler, is_verb, words
-from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel
+from ctx_pipeline.security.visibility import ScopeLabel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -200,7 +200,7 @@ def _stated(group: list[_Said], rows: Sequence[Row], live: Set[int]) -> list[_Sa
     for said in group:
         by_label[rows[said.row].label].append(said)
     stated = [said for part in by_label.values() if _is_statement(part, live) for said in part]
-    return sorted(stated, key=lambda said: (_closeness(rows[said.row].label), said.document))
+    return sorted(stated, key=lambda said: (closeness(rows[said.row].label), said.document))
 
 
 def _is_statement(group: Sequence[_Said], live: Set[int]) -> bool:
@@ -209,13 +209,6 @@ def _is_statement(group: Sequence[_Said], live: Set[int]) -> bool:
     if all(said.subject for said in group):
         return found <= MAX_SUBJECT_VALUES
     return len({said.document for said in counted}) <= MAX_DOCUMENTS and found <= MAX_VALUES
-
-
-def _closeness(label: ScopeLabel) -> tuple[int, ...]:
-    """Return what orders labels so that one never comes before another that lets in all whom it lets in."""
-    rank = len(SENSITIVITY_RANK) if label.sensitivity is None else SENSITIVITY_RANK[Sensitivity(label.sensitivity)]
-    limits = (label.environment is not None, bool(label.task_types), bool(label.agent_visibility))
-    return (EVERYONE not in label.groups, rank, *limits)
 
 
 def _comparable(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]]:
@@ -272,7 +265,7 @@ def _numbered(group: list[_Said], rows: Sequence[Row], *, quantity: bool) -> lis
     """
     nearest: dict[str, tuple[int, ...]] = {}
     for said in group:
-        nearest.setdefault(said.value, _closeness(rows[said.row].label))
+        nearest.setdefault(said.value, closeness(rows[said.row].label))
     classes = _classes(sorted(nearest, key=lambda value: (nearest[value], value)), quantity=quantity)
     spoken: dict[tuple[str, str], set[int]] = defaultdict(set)
     for said in group:

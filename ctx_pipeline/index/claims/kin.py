@@ -15,13 +15,17 @@ from difflib import SequenceMatcher
 from itertools import combinations
 from typing import Any, Final
 
+from ctx_pipeline.contracts import SENSITIVITY_RANK, Sensitivity
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.claims.quantities import same_value
 from ctx_pipeline.index.claims.subjects import Subjects, limited_by
 from ctx_pipeline.index.claims.words import CONCEPTS, folded, is_filler, is_limiter, is_mark, is_verb, words
+from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel
 
 MAX_ROWS: Final = 24
 """Items of one subject above which they are a collection, not statements of one fact; bounds the pairs to compare."""
+MAX_LABELS: Final = 4
+"""Times that many items of one subject, over all labels."""
 DEFINITION: Final = "definition"
 DESCRIBED: Final = "described:formula"
 """The formula that a description is, without the name of what it defines."""
@@ -75,9 +79,33 @@ def akin(
             if made is not None:
                 by_subject[made[0]].append(made[1])
     for key in sorted(by_subject):
-        listed = by_subject[key]
-        if 1 < len({said.row for said in listed}) <= MAX_ROWS:
-            yield from _pairs(listed)
+        yield from _pairs(_bounded(by_subject[key], rows))
+
+
+def _bounded(listed: Sequence[_Statement], rows: Sequence[Row]) -> list[_Statement]:
+    """Leave out labels under which a subject has more than `MAX_ROWS` items, and bound the others together.
+
+    Items are counted with those that the same people may see, and what reaches most people comes first, so that what is
+    hidden from somebody silences nothing that they see.
+    """
+    by_label: dict[ScopeLabel, list[_Statement]] = defaultdict(list)
+    for said in listed:
+        by_label[rows[said.row].label].append(said)
+    kept: list[_Statement] = []
+    count = 0
+    for label in sorted(by_label, key=lambda label: (closeness(label), repr(label))):
+        number = len({said.row for said in by_label[label]})
+        if number <= MAX_ROWS and count + number <= MAX_LABELS * MAX_ROWS:
+            kept.extend(by_label[label])
+            count += number
+    return sorted(kept, key=lambda said: said.row)
+
+
+def closeness(label: ScopeLabel) -> tuple[int, ...]:
+    """Return what orders labels so that one never comes before another that lets in all whom it lets in."""
+    rank = len(SENSITIVITY_RANK) if label.sensitivity is None else SENSITIVITY_RANK[Sensitivity(label.sensitivity)]
+    limits = (label.environment is not None, bool(label.task_types), bool(label.agent_visibility))
+    return (EVERYONE not in label.groups, rank, *limits)
 
 
 def _statement(
