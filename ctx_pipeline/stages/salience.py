@@ -22,15 +22,79 @@ LOOKED_AT_CHARS = 600_000
 """Characters of distinct lines in which telling words are looked for."""
 
 _FATAL = (
-    *("fatal", "panic", "traceback", "critical", "segmentation fault", "segfault", "core dumped", "out of memory"),
-    *("oomkilled", "failed", "failure", "exit code", "exit status", "exited with", "non-zero", "deadlock", "aborted"),
+    *(
+        "fatal",
+        "panic",
+        "traceback",
+        "critical",
+        "segmentation fault",
+        "segfault",
+        "core dumped",
+        "out of memory",
+    ),
+    *(
+        "oomkilled",
+        "failed",
+        "failure",
+        "exit code",
+        "exit status",
+        "exited with",
+        "non-zero",
+        "deadlock",
+        "aborted",
+    ),
     *("致命", "崩溃", "失败", "退出码", "内存溢出", "内存不足", "死锁", "耗尽", "中止"),
 )
 _ERROR = (
-    *("error", "exception", "assert", "timeout", "timed out", "denied", "refused", "rejected", "cannot", "could not"),
-    *("unable to", "not found", "no such", "undefined", "unreachable", "exhausted", "overflow", "corrupt", "killed"),
-    *("mismatch", "unexpected", "invalid", "caused by", "forbidden", "unauthorized", "conflict", "fail:", "err:"),
-    *("错误", "异常", "超时", "拒绝", "无法", "中断", "溢出", "不存在", "未找到", "找不到", "报错", "丢失", "损坏"),
+    *(
+        "error",
+        "exception",
+        "assert",
+        "timeout",
+        "timed out",
+        "denied",
+        "refused",
+        "rejected",
+        "cannot",
+        "could not",
+    ),
+    *(
+        "unable to",
+        "not found",
+        "no such",
+        "undefined",
+        "unreachable",
+        "exhausted",
+        "overflow",
+        "corrupt",
+        "killed",
+    ),
+    *(
+        "mismatch",
+        "unexpected",
+        "invalid",
+        "caused by",
+        "forbidden",
+        "unauthorized",
+        "conflict",
+        "fail:",
+        "err:",
+    ),
+    *(
+        "错误",
+        "异常",
+        "超时",
+        "拒绝",
+        "无法",
+        "中断",
+        "溢出",
+        "不存在",
+        "未找到",
+        "找不到",
+        "报错",
+        "丢失",
+        "损坏",
+    ),
     *("冲突", "非法", "断开", "越界", "不匹配", "未通过", "不一致"),
 )
 _WARNING = ("warn", "deprecat", "retry", "skipped", "警告", "告警", "重试", "跳过", "降级")
@@ -79,7 +143,9 @@ def _ends_of_forms(
     forms = sorted(places.values(), key=lambda at: (counts[shapes[at[0]]], at[0]))
     half = (len(forms) + 1) // 2
     # Where all are distinct, both ends of the list tell more than its beginning.
-    pairs = zip_longest(forms[:half], reversed(forms[half:])) if len(forms) == len(group) else [forms]
+    pairs = (
+        zip_longest(forms[:half], reversed(forms[half:])) if len(forms) == len(group) else [forms]
+    )
     inwards = [form for pair in pairs for form in pair if form is not None]
     ends = list(dict.fromkeys(at for form in inwards for at in (form[0], form[-1])))
     return ends, [at for form in forms for at in form[1:-1]]
@@ -117,7 +183,12 @@ def _within(places: Sequence[int], pieces: Sequence[str], most: int) -> list[int
 
 
 def _is_word(text: str, word: str, place: int) -> bool:
-    return not word.isascii() or not place or not text[place - 1].isalpha() or word in ("error", "exception", "failure")
+    return (
+        not word.isascii()
+        or not place
+        or not text[place - 1].isalpha()
+        or word in ("error", "exception", "failure")
+    )
 
 
 def _is_fine(piece: str) -> bool:
@@ -154,7 +225,8 @@ def _odd(pieces: Sequence[str], shapes: Sequence[str], counts: Counter[str]) -> 
     common = max(2, int(number * COMMON_SHARE))
     times = Counter(chain.from_iterable(words))
     strange = [
-        sum(times[word] <= common for word in found) / len(found) if found else 0.0 for found in words
+        sum(times[word] <= common for word in found) / len(found) if found else 0.0
+        for found in words
     ]
     seen = sorted(share for share, found in zip(strange, words, strict=True) if found)
     if not seen or seen[len(seen) * 3 // 4] > USUAL:

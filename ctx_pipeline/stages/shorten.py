@@ -80,7 +80,9 @@ class LongText:
             if most * ENOUGH <= tokens <= most or (tokens <= most and room >= self._total_bytes):
                 break
             aim = most * (0.97 if tokens > most else 1.0)
-            room = max(1, int(room * min(4.0, aim / max(1, tokens)) * (0.95 if tokens > most else 1.0)))
+            room = max(
+                1, int(room * min(4.0, aim / max(1, tokens)) * (0.95 if tokens > most else 1.0))
+            )
         return best
 
     def _kept(self, room: int) -> list[int]:
@@ -136,7 +138,9 @@ class LongText:
         """Return the first piece of the commonest form, short, and how many have it."""
         forms = Counter(_DIGITS.sub("0", piece).strip() for piece in self._pieces[first:last])
         form, number = forms.most_common(1)[0]
-        piece = next(p for p in self._pieces[first:last] if _DIGITS.sub("0", p).strip() == form).strip()
+        piece = next(
+            p for p in self._pieces[first:last] if _DIGITS.sub("0", p).strip() == form
+        ).strip()
         short = piece if len(piece) <= EXAMPLE_CHARS else piece[: EXAMPLE_CHARS - 1] + "…"
         return f"“{short}”", number if form else 0
 
