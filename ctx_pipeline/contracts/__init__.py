@@ -20,15 +20,19 @@ from ctx_pipeline.contracts.codes import (
     WhenToLoad,
     Zone,
 )
-from ctx_pipeline.contracts.item import ContextItem, Locator, Media, Provenance, Scope, ToolContextItem
+from ctx_pipeline.contracts.item import (
+    ContextItem,
+    Locator,
+    Media,
+    Provenance,
+    Scope,
+    ToolContextItem,
+)
 from ctx_pipeline.contracts.pack import (
     BudgetReport,
-    Capability,
     ConflictRecord,
     ConflictSide,
     ContextPack,
-    PackItem,
-    PackSection,
     PackWarning,
     PolicyDecision,
     PrefixInfo,
@@ -67,6 +71,7 @@ from ctx_pipeline.contracts.report import (
     SourceReport,
 )
 from ctx_pipeline.contracts.request import ContextRequest, Identity, Message, Observation, Task
+from ctx_pipeline.contracts.sections import Capability, PackItem, PackSection
 from ctx_pipeline.contracts.trace import (
     ContextDecisionTrace,
     ContextSnapshot,
