@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from ctx_pipeline.stages.salience import telling
+from ctx_pipeline.stages.transform.salience import telling
 
 LINE_CHARS = 240
 """Longer lines are taken apart into pieces of about half this length."""
