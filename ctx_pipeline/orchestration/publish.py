@@ -1,6 +1,5 @@
-"""Definitions put into force from Python: what `ctx publish` calls."""
+"""Publish metric definitions: check them, show whom they reach, and make them live for every process at once."""
 
-<<<<<<<< HEAD:ctx_pipeline/orchestration/publish.py
 from __future__ import annotations
 
 from collections import Counter
@@ -292,9 +291,3 @@ def _with_build(
         note = "another build runs: the next one, or the superseded_versions sensor, shows the new versions"
         return report.model_copy(update={"note": note})
     return report.model_copy(update={"build": built})
-========
-from ctx_pipeline.orchestration.publish import check, publish
-from ctx_pipeline.registry.files import DefinitionFile
-
-__all__ = ["DefinitionFile", "check", "publish"]
->>>>>>>> main:ctx_pipeline/publish.py
