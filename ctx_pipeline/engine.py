@@ -69,6 +69,9 @@ COUNT_CACHE = 4_096
 COUNT_CACHE_CHARS = 8_192
 """... if they are no longer than this."""
 
+SENT_SHARE = 0.6
+"""Share of a deadline after which no further message of the conversation is looked at."""
+
 STAGES = ("embed", "discover", "filter", "rank", "budget", "assemble", "gate", "snapshot")
 
 
@@ -231,6 +234,8 @@ class Engine:
         """Run the stages that decide: discover, filter, rank, budget."""
         encoding = call.profile.encoding
         _check_encoding(view, encoding)
+        limits = budget.limits_of(call.profile, request.token_budget, request.cost_budget)
+        tokens_of = _token_counter(encoding, limits.usable)
         viewer, clock = call.viewer(), call.clock()
         queries = self._queries(request, view, deadline)
         timer.done("embed")
@@ -241,8 +246,9 @@ class Engine:
             clock=clock,
             queries=queries,
             limit=policy.candidate_limit,
-            tokens_of=_token_counter(encoding),
+            tokens_of=tokens_of,
             encoding=encoding,
+            room=_room(limits, policy, deadline),
         )
         timer.done("discover")
         kept = filter_stage.serve(found.candidates, view, viewer, clock)
@@ -281,7 +287,7 @@ def _told(ranked: rank.Ranked, encoding: str) -> list[Candidate]:
     text = conflicts.told(ranked.conflicts, ranked.candidates) if ranked.conflicts else ""
     if not text:
         return []
-    item = discover.notice("conflicts", text, _token_counter(encoding))
+    item = discover.notice("conflicts", text, _known_counts(encoding))
     item.features, item.score = {"relevance": 1.0}, 1.0
     return [item]
 
@@ -468,12 +474,27 @@ class _Timer:
             self._last = now
 
 
+def _token_counter(encoding: str, most: int) -> Callable[[str], int]:
+    """Return what counts the tokens of a text; beyond `most`, which no pack can hold, it estimates them."""
+    known = _known_counts(encoding)
+    return lambda text: (
+        known(text) if len(text) <= COUNT_CACHE_CHARS else count_tokens(text, encoding, most)
+    )
+
+
 @lru_cache(maxsize=8)
-def _token_counter(encoding: str) -> Callable[[str], int]:
-    """Return what counts the tokens of a text, once: each turn brings the conversation so far again."""
-    count = partial(count_tokens, encoding=encoding)
-    known = lru_cache(maxsize=COUNT_CACHE)(count)
-    return lambda text: known(text) if len(text) <= COUNT_CACHE_CHARS else count(text)
+def _known_counts(encoding: str) -> Callable[[str], int]:
+    """Return what counts the tokens of a text once: each turn brings the conversation so far again."""
+    return lru_cache(maxsize=COUNT_CACHE)(partial(count_tokens, encoding=encoding))
+
+
+def _room(limits: budget.Limits, policy: EffectivePolicy, deadline: Deadline) -> discover.Room:
+    return discover.Room(
+        window=limits.soft_target,
+        most_observation=policy.max_observation_tokens,
+        in_time=lambda: deadline.has_spent_less(SENT_SHARE, "the oldest messages"),
+        looked_at=deadline.characters,
+    )
 
 
 @lru_cache(maxsize=8)

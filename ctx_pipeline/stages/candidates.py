@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ctx_pipeline.contracts.codes import Exclusion, Rendition
 from ctx_pipeline.stages.blocks import Blocks
@@ -11,6 +12,17 @@ _PLACE = {rendition: place for place, rendition in enumerate(Rendition)}
 
 REQUEST_ROW = -1
 """`Candidate.row` of what came with the request instead of an index."""
+
+
+REQUEST_SOURCE = "request"
+"""`Candidate.source` of it."""
+
+
+class Cut(NamedTuple):
+    """A compact rendition of one size."""
+
+    tokens: int
+    block: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +62,10 @@ class Candidate:
     """Exact tokens of the full, compact and pointer renditions; 0 where a rendition does not exist."""
     blocks: Blocks | None = None
     """Renditions of what came with the request."""
+    cuts: tuple[Cut, ...] = ()
+    """Its compact renditions where there are several, the longest first."""
+    whole: bool = True
+    """False: it is too long to be shown in full."""
     order: int = 0
     """Place among the items of its section that keep the caller's order."""
 
@@ -88,3 +104,10 @@ class Candidate:
         if self.rendition is None:
             return self.smallest
         return self.tokens[_PLACE[self.rendition]]
+
+    def settle(self, tokens: int) -> None:
+        """Take the cut of so many tokens as the compact rendition."""
+        cut = next((cut for cut in self.cuts if cut.tokens == tokens), None)
+        if cut is not None and self.blocks is not None:
+            self.blocks = Blocks(self.blocks.full, cut.block, self.blocks.pointer)
+            self.tokens = (self.tokens[0], cut.tokens, self.tokens[2])

@@ -98,7 +98,10 @@ def serve(
     numbers = iter(view.codes(indexed, viewer, clock).tolist())
     kept: list[Candidate] = []
     for candidate in candidates:
-        code = None if candidate.row == REQUEST_ROW else code_of(next(numbers))
+        if candidate.row == REQUEST_ROW:
+            kept.append(candidate)
+            continue
+        code = code_of(next(numbers))
         if code in UNNAMED_CODES:
             continue
         candidate.excluded = code

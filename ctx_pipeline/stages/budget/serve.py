@@ -19,11 +19,13 @@ from ctx_pipeline.contracts import (
     WhenToLoad,
 )
 from ctx_pipeline.stages.budget.allocate import Option, allocate
+from ctx_pipeline.stages.budget.shown import part_warnings
 from ctx_pipeline.stages.budget.wayin import explain_out
 from ctx_pipeline.stages.budget.window import (
     SHARE_OF_SECTION,
     Limits,
     Window,
+    group_sizes,
     limits_of,
     open_window,
     plan,
@@ -150,7 +152,7 @@ def serve(
     return Budgeted(
         list(candidates),
         _report(ready),
-        _warnings(ready, request, profile),
+        (*_warnings(ready, request, profile), *part_warnings(candidates, request)),
         partial(explain_out, ready.options, window, first),
     )
 
@@ -217,13 +219,17 @@ def _complete_groups(alive: Sequence[Candidate], request: ContextRequest, window
     by_order = {candidate.order: candidate for candidate in alive if candidate.section == HISTORY}
     if not any(candidate.selected for candidate in by_order.values()):
         return
-    for group in message_groups(request):
+    for group in message_groups(request, min(by_order)):
         members = [by_order[number] for number in group if number in by_order]
         rest = [member for member in members if not member.selected]
-        tokens = sum(member.tokens[0] for member in rest)
-        if len(rest) < len(members) and tokens <= window.limits.usable - window.used:
-            for member in rest:
-                window.take(member, Rendition.FULL, member.tokens[0], "recent history")
+        if not rest or len(rest) == len(members):
+            continue
+        room = window.limits.usable - window.used
+        for parts in reversed(group_sizes(rest, window.most_observation)):
+            if sum(tokens for _, tokens in parts) <= room:
+                for member, part in zip(rest, parts, strict=True):
+                    window.take(member, *part, "recent history")
+                break
 
 
 def _report(ready: Prepared) -> BudgetReport:

@@ -16,7 +16,7 @@ from ctx_pipeline.contracts import (
     WhenToLoad,
 )
 from ctx_pipeline.errors import BudgetTooSmall
-from ctx_pipeline.stages.budget.allocate import Purse
+from ctx_pipeline.stages.budget.allocate import Parts, Purse
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.routing import REFERENCED
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS
@@ -82,12 +82,31 @@ def choices_of(candidate: Candidate, most_observation: int) -> tuple[tuple[Rendi
         return tuple(choice for choice in ((_FULL, full), (_COMPACT, compact)) if choice[1])
     if candidate.when_to_load == _JUST_IN_TIME:
         return ((_POINTER, pointer),) if pointer else ()
+    if candidate.cuts or not candidate.whole:
+        whole = ((_FULL, full),) if candidate.whole else ()
+        cuts = tuple((_COMPACT, cut.tokens) for cut in candidate.cuts)
+        return (*whole, *cuts, (_POINTER, pointer)) if pointer else (*whole, *cuts)
     if compact:
         if candidate.kind == _OBSERVATION and full > most_observation:
             return ((_COMPACT, compact), (_POINTER, pointer)) if pointer else ((_COMPACT, compact),)
         found = ((_FULL, full), (_COMPACT, compact), (_POINTER, pointer))
         return found if pointer else found[:2]
     return ((_FULL, full), (_POINTER, pointer)) if pointer else ((_FULL, full),)
+
+
+def group_sizes(members: Sequence[Candidate], most_observation: int) -> tuple[Parts, ...]:
+    """Return the sizes in which messages may be shown that stay together, each larger than the one before."""
+    offered = [
+        [choice for choice in choices_of(member, most_observation) if choice[0] is not _POINTER]
+        or [(_FULL, member.tokens[0])]
+        for member in members
+    ]
+    sizes: list[Parts] = []
+    for at in range(max(map(len, offered)) - 1, -1, -1):
+        parts = tuple(choices[min(at, len(choices) - 1)] for choices in offered)
+        if not sizes or sum(t for _, t in parts) > sum(t for _, t in sizes[-1]):
+            sizes.append(parts)
+    return tuple(sizes)
 
 
 @dataclass(slots=True)
@@ -150,6 +169,8 @@ class Window:
         candidate.selected = True
         candidate.selected_reason = reason
         candidate.rendition = rendition
+        if rendition is _COMPACT:
+            candidate.settle(tokens)
 
 
 def open_window(

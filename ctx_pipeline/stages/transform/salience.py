@@ -112,12 +112,17 @@ _DIGITS = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Za-z_]{2,}|[\u4e00-\u9fff]")
 
 
-def telling(pieces: Sequence[str]) -> Iterator[int]:
+def shape_of(piece: str) -> str:
+    """Return the form of a line: itself with every number alike."""
+    return _DIGITS.sub("0", piece)
+
+
+def telling(pieces: Sequence[str], shapes: Sequence[str]) -> Iterator[int]:
     """Yield the numbers of the pieces that stand out, each once: failures first, then what is unlike the rest.
 
-    Of pieces of one form the first and the last come before the others, rare forms before common ones.
+    `shapes` are their forms. Of pieces of one form the first and the last come before the others, rare
+    forms before common ones.
     """
-    shapes = [_DIGITS.sub("0", piece) for piece in pieces]
     levels = _levels(pieces, shapes)
     counts = Counter(shapes)
     odd = [at for at in _odd(pieces, shapes, counts) if levels.get(at, 0) < 2]

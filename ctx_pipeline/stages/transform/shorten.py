@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from ctx_pipeline.stages.transform.salience import telling
+from ctx_pipeline.stages.transform.salience import shape_of, telling
 
 LINE_CHARS = 240
 """Longer lines are taken apart into pieces of about half this length."""
@@ -30,9 +30,10 @@ ATTEMPTS = 6
 ENOUGH = 0.9
 """Share of the tokens that it may have from which a cut is not tried again."""
 EXAMPLE_CHARS = 60
+COMPARED = 5_000
+"""Lines of those left out between two others that are compared to say what most of them are like."""
 
 _CLAUSE = re.compile(r"[,;}\]\s，。；、！？]")
-_DIGITS = re.compile(r"\d+")
 CountTokens = Callable[[str], int]
 
 
@@ -43,17 +44,22 @@ class LongText:
         """Look at so many characters of a text, more of its end than of its start; None: at all of it."""
         self._pieces: list[str] = []
         self._ends_line: list[bool] = []
+        self._skipped, self._skipped_lines = -1, 0
         if looked_at is None or len(text) <= looked_at:
             self._take_apart(text)
         else:
             head, tail = looked_at // 3, looked_at - looked_at // 3
             self._take_apart(text[:head])
+            self._skipped = len(self._pieces)
             self._pieces.append(text[head:-tail])
+            self._skipped_lines = self._pieces[-1].count("\n")
             self._ends_line[-1:] = [False, False]
             self._take_apart(text[-tail:])
         self._bytes = [len(piece) * (1 if piece.isascii() else 3) + 1 for piece in self._pieces]
         self._total_bytes = sum(self._bytes)
-        self._telling = list(telling(self._pieces))
+        seen = ["" if at == self._skipped else piece for at, piece in enumerate(self._pieces)]
+        self._shapes = [shape_of(piece) for piece in seen]
+        self._telling = list(telling(seen, self._shapes))
 
     def _take_apart(self, text: str) -> None:
         for line in text.split("\n"):
@@ -89,6 +95,7 @@ class LongText:
         """Return the numbers of the pieces that fit into so many bytes."""
         take = _Taking(self._bytes, room)
         take.one(len(self._pieces) - 1)
+        take.one(0)
         take.run(range(len(self._pieces) - 1, -1, -1), room * (1 - TAIL_SHARE))
         take.run(range(len(self._pieces)), room * (1 - TAIL_SHARE - HEAD_SHARE))
         for at in self._telling:
@@ -123,6 +130,8 @@ class LongText:
         """Say what was left out: whole lines by their number, parts of a line by their characters."""
         whole = (first == 0 or self._ends_line[first - 1]) and self._ends_line[last - 1]
         lines = sum(self._ends_line[first:last])
+        if first <= self._skipped < last:
+            lines += self._skipped_lines
         if not whole or (lines == 1 and last - first > 1):
             characters = sum(map(len, self._pieces[first:last]))
             end = "\n" if self._ends_line[last - 1] else ""
@@ -130,19 +139,17 @@ class LongText:
         example, alike = self._example(first, last)
         if alike == lines > 1:
             return f"… {lines:,} lines like {example} left out …\n"
-        if alike * 2 > lines > 2:
-            return f"… {lines:,} lines left out, most like {example} …\n"
+        if alike * 2 > min(lines, COMPARED) and lines > 2:
+            return f"… {lines:,} lines, most like {example}, left out …\n"
         return f"… {lines:,} {'line' if lines == 1 else 'lines'} left out …\n"
 
     def _example(self, first: int, last: int) -> tuple[str, int]:
         """Return the first piece of the commonest form, short, and how many have it."""
-        forms = Counter(_DIGITS.sub("0", piece).strip() for piece in self._pieces[first:last])
+        forms = Counter(self._shapes[first : min(last, first + COMPARED)])
         form, number = forms.most_common(1)[0]
-        piece = next(
-            p for p in self._pieces[first:last] if _DIGITS.sub("0", p).strip() == form
-        ).strip()
+        piece = self._pieces[self._shapes.index(form, first)].strip()
         short = piece if len(piece) <= EXAMPLE_CHARS else piece[: EXAMPLE_CHARS - 1] + "…"
-        return f"“{short}”", number if form else 0
+        return f"“{short}”", number if form.strip() else 0
 
 
 class _Taking:

@@ -238,8 +238,7 @@ def test_a_large_observation_is_shown_in_part_and_says_so(tmp_path: Path):
     pack, traces = assembled(home, observations=seen, token_budget=None)
     (item,) = (i for s in pack.sections if s.name == "observations" for i in s.items)
     assert item.rendition is Rendition.COMPACT
-    assert "[truncated:" in item.text
-    assert "has_more=true" in item.text
+    assert "lines like “line of a result” left out …" in item.text
     assert traces[item.item_id].transforms == ("compact",)
 
 

@@ -1,0 +1,110 @@
+"""Shown: what of a request's own parts the model does not see, or sees cut, so that the caller knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+from ctx_pipeline.contracts import ContextRequest, Exclusion, PackWarning, Rendition
+from ctx_pipeline.stages.candidates import REQUEST_SOURCE, Candidate
+from ctx_pipeline.stages.history import HISTORY, repaired_messages
+
+MAX_NAMED = 8
+"""Parts of one kind that have a warning each; more are told of together."""
+CUT, DROPPED, REPAIRED = "cut", "dropped", "history_repaired"
+_OBSERVATIONS = "observations"
+
+
+def part_warnings(
+    candidates: Sequence[Candidate], request: ContextRequest
+) -> tuple[PackWarning, ...]:
+    """Return what the caller should know of the messages and observations of a request."""
+    sent = [c for c in candidates if c.source == REQUEST_SOURCE and not c.protected]
+    cut = [c for c in sent if c.selected and c.rendition is Rendition.COMPACT and c.cuts]
+    seen = [c for c in sent if c.section == _OBSERVATIONS]
+    gone = [c for c in seen if _is_gone(c)]
+    messages = [c for c in sent if c.section == HISTORY]
+    refused = [c for c in messages if c.excluded is Exclusion.GATE_REMOVED]
+    by_order = {c.order: c for c in messages if c.order >= 0}
+    return (
+        *_each(CUT, cut, _cut_message),
+        *_each(DROPPED, gone, lambda c: f"{_name(c)} is not shown: {_why(c)}"),
+        *_left_out([c for c in messages if c.excluded is Exclusion.OVER_BUDGET]),
+        *_each(DROPPED, refused, lambda c: f"{_name(c)} is not shown: {c.counterfactual}"),
+        *_repairs(by_order, request),
+    )
+
+
+def _is_gone(candidate: Candidate) -> bool:
+    """Tell whether nothing of it is shown: neither itself nor one that says nearly the same."""
+    if candidate.parent is not None:
+        return False
+    return not candidate.selected or candidate.rendition is Rendition.POINTER
+
+
+def _name(candidate: Candidate) -> str:
+    kind, _, name = candidate.title.partition("/")
+    return f"{kind} {name}"
+
+
+def _why(candidate: Candidate) -> str:
+    if candidate.excluded is not None and candidate.excluded is not Exclusion.OVER_BUDGET:
+        return candidate.excluded.value
+    return f"its {candidate.tokens[0]:,} tokens do not fit"
+
+
+def _cut_message(candidate: Candidate) -> str:
+    return (
+        f"{_name(candidate)} is cut to {candidate.cost:,} of its {candidate.tokens[0]:,} tokens: "
+        "its start, its end and what stands out are shown, and what was left out is said"
+    )
+
+
+def _left_out(messages: Sequence[Candidate]) -> Iterator[PackWarning]:
+    """Yield one warning for all messages that do not fit."""
+    if messages:
+        ordered = sorted(messages, key=lambda c: c.order)
+        names = _ranges(ordered)
+        message = f"messages {names} are not shown: the window or the deadline has no room for them"
+        yield PackWarning(code=DROPPED, message=message, item_id=ordered[0].item_id)
+
+
+def _ranges(messages: Iterable[Candidate]) -> str:
+    """Return the numbers of messages, neighbours as one range."""
+    spans: list[list[int]] = []
+    for candidate in messages:
+        first, _, last = candidate.title.rpartition("/")[2].partition("-")
+        if spans and spans[-1][1] + 1 == int(first):
+            spans[-1][1] = int(last or first)
+        else:
+            spans.append([int(first), int(last or first)])
+    named = [str(a) if a == b else f"{a} to {b}" for a, b in spans[:MAX_NAMED]]
+    return ", ".join(named) + (
+        f" and {len(spans) - MAX_NAMED} more" if len(spans) > MAX_NAMED else ""
+    )
+
+
+def _repairs(by_order: dict[int, Candidate], request: ContextRequest) -> Iterator[PackWarning]:
+    repairs = repaired_messages(request, min(by_order, default=0))
+    for number, call in islice(repairs.items(), MAX_NAMED):
+        message = f"message {number} names no open call: taken as the answer to a call of message {call}, by its place"
+        candidate = by_order.get(number)
+        yield PackWarning(
+            code=REPAIRED, message=message, item_id=None if candidate is None else candidate.item_id
+        )
+    if len(repairs) > MAX_NAMED:
+        yield PackWarning(
+            code=REPAIRED, message=f"{len(repairs) - MAX_NAMED} more messages are paired by place"
+        )
+
+
+def _each(
+    code: str, parts: Sequence[Candidate], text: Callable[[Candidate], str]
+) -> Iterator[PackWarning]:
+    for candidate in parts[:MAX_NAMED]:
+        yield PackWarning(code=code, message=text(candidate), item_id=candidate.item_id)
+    if len(parts) > MAX_NAMED:
+        names = ", ".join(_name(candidate) for candidate in parts[MAX_NAMED : 2 * MAX_NAMED])
+        more = len(parts) - 2 * MAX_NAMED
+        ending = f" and {more} more" if more > 0 else ""
+        yield PackWarning(code=code, message=f"so it is with {names}{ending}")
