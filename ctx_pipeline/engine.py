@@ -39,6 +39,7 @@ from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.deadline import Deadline
 from ctx_pipeline.stages.discover import serve as discover
+from ctx_pipeline.stages.discover.period_fiscal import PLAIN, Calendar
 from ctx_pipeline.stages.discover.periods import Period
 from ctx_pipeline.stages.discover.queries import Query, plan_queries
 from ctx_pipeline.stages.rank import conflicts
@@ -86,6 +87,7 @@ class Call:
     at: datetime
     refreshed: Mapping[str, int]
     """When each source was last read, in microseconds since 1970."""
+    calendar: Calendar = PLAIN
 
     def viewer(self) -> Viewer:
         """Return who looks, in which role, for which task."""
@@ -249,6 +251,7 @@ class Engine:
             tokens_of=tokens_of,
             encoding=encoding,
             room=_room(limits, policy, deadline),
+            calendar=call.calendar,
         )
         timer.done("discover")
         kept = filter_stage.serve(found.candidates, view, viewer, clock)

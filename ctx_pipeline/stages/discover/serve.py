@@ -17,6 +17,7 @@ from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.discover.expansion import add_named, named_terms
+from ctx_pipeline.stages.discover.period_fiscal import PLAIN, Calendar
 from ctx_pipeline.stages.discover.periods import Period, resolve, shown
 from ctx_pipeline.stages.discover.queries import Query, search_all
 from ctx_pipeline.stages.discover.request import (
@@ -121,11 +122,12 @@ def serve(
     tokens_of: CountTokens,
     encoding: str,
     room: Room = NO_LIMITS,
+    calendar: Calendar = PLAIN,
 ) -> Discovered:
     """Find everything that might help: proactive items, search hits, their neighbours, other versions, the request.
 
     `queries` are those of `plan_queries` with their vectors. `tokens_of` counts the tokens of a text; `room` is
-    what the parts of the request may take. Order of the
+    what the parts of the request may take; `calendar` is how time words are counted. Order of the
     candidates carries no meaning.
     """
     named = named_terms(queries[0].text, view, viewer, clock)
@@ -155,7 +157,7 @@ def serve(
     found.add_related(best)
     found.add_rivals(best)
     candidates = found.candidates(encoding, dense, lexical)
-    periods = resolve(task_text(request), clock.at)
+    periods = resolve(task_text(request), clock.at, calendar)
     if periods:
         # A model does not know today's date.
         candidates.append(notice("periods", shown(periods, clock.at), tokens_of))
