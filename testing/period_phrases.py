@@ -134,4 +134,43 @@ a quarter of users | nothing
 本周末 | 2026-12-05 2026-12-07
 weekend before last | nothing
 Q3 last year versus Q3 this year | 2025-07-01 2025-10-01, 2026-07-01 2026-10-01
+23年底的库存 | nothing
+24年1-3月的订单 | 2024-01-01 2024-04-01
+25年11月11日的GMV | 2025-11-11 2025-11-12
+24年全年营收 | nothing
+Q2’24 vs Q2’25 | 2024-04-01 2024-07-01, 2025-04-01 2025-07-01
+sales Q1 24 vs Q1 25 | 2024-01-01 2024-04-01, 2025-01-01 2025-04-01
+2H24 guidance | 2024-07-01 2025-01-01
+top Q3 20 customers | nothing
+下下下周的计划 | 2026-12-21 2026-12-28
+上上月的账单 | 2026-09-01 2026-10-01
+上上周五 | 2026-11-20 2026-11-21
+上周五到今天 | 2026-11-27 2026-12-01
+from last Friday to yesterday | 2026-11-27 2026-11-30
+本周一至周三 | 2026-11-30 2026-12-03
+从去年10月到今年3月 | 2025-10-01 2026-04-01
+April through June 2025 | 2025-04-01 2025-07-01
+2025年10月1日至7日 | 2025-10-01 2025-10-08
+three months ago today | 2026-08-30 2026-08-31
+前年今天 | 2024-11-30 2024-12-01
+上个月今天 | 2026-10-30 2026-10-31
+this quarter of last year | 2025-10-01 2026-01-01
+去年第3周的访问量 | 2025-01-13 2025-01-20
+W12 2026 | 2026-03-16 2026-03-23
+year ended 30 June 2025 | 2024-07-01 2025-07-01
+six months ended Dec 2025 | 2025-07-01 2026-01-01
+as of March 2026 | nothing
+截至2025年12月31日 | nothing
+会计年度2025的利润 | nothing
+本财季 | nothing
+claude-opus-4-20250514 latency | nothing
+PO-2025-08-17 status | nothing
+file s3://bucket/2025/10/01/x | nothing
+订单编号2025-0912 | nothing
+提交 a1b2-2025-03-04 | nothing
+CVE-2025-1234 | nothing
+ISO 8601 week | nothing
+release 2025.3 notes | nothing
+热销2025款手机 | nothing
+截图20251130.png | nothing
 """

@@ -16,6 +16,10 @@ REQUEST_ROW = -1
 
 REQUEST_SOURCE = "request"
 """`Candidate.source` of it."""
+GLOSSARY = "glossary"
+"""Way of being found of what a request names."""
+SCOPE_ID = f"state:{REQUEST_SOURCE}/scope"
+"""What says who the caller is: it cannot be shortened."""
 
 
 class Cut(NamedTuple):

@@ -19,7 +19,7 @@ from ctx_pipeline.contracts import (
     WhenToLoad,
 )
 from ctx_pipeline.stages.budget.allocate import Option, allocate
-from ctx_pipeline.stages.budget.shown import part_warnings
+from ctx_pipeline.stages.budget.shown import grain_warnings, part_warnings
 from ctx_pipeline.stages.budget.wayin import explain_out
 from ctx_pipeline.stages.budget.window import (
     SHARE_OF_SECTION,
@@ -152,7 +152,11 @@ def serve(
     return Budgeted(
         list(candidates),
         _report(ready),
-        (*_warnings(ready, request, profile), *part_warnings(candidates, request)),
+        (
+            *_warnings(ready, request, profile),
+            *part_warnings(candidates, request),
+            *grain_warnings(candidates),
+        ),
         partial(explain_out, ready.options, window, first),
     )
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import combinations, islice
 
-from ctx_pipeline.contracts import ContextRequest, Exclusion, PackWarning, Rendition
-from ctx_pipeline.stages.candidates import REQUEST_SOURCE, Candidate
+from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, PackWarning, Rendition
+from ctx_pipeline.stages.candidates import GLOSSARY, REQUEST_SOURCE, Candidate
 from ctx_pipeline.stages.history import HISTORY, repaired_messages
 
 MAX_NAMED = 8
 """Parts of one kind that have a warning each; more are told of together."""
 CUT, DROPPED, REPAIRED = "cut", "dropped", "history_repaired"
+MIXED_GRAIN = "mixed_grain"
 _OBSERVATIONS = "observations"
+_METRIC, _SCHEMA = ItemKind.METRIC.value, ItemKind.SCHEMA.value
 
 
 def part_warnings(
@@ -32,6 +34,37 @@ def part_warnings(
         *_left_out([c for c in messages if c.excluded is Exclusion.OVER_BUDGET]),
         *_each(DROPPED, refused, lambda c: f"{_name(c)} is not shown: {c.counterfactual}"),
         *_repairs(by_order, request),
+    )
+
+
+def grain_warnings(candidates: Sequence[Candidate]) -> tuple[PackWarning, ...]:
+    """Say where a request names metrics that are computed from different tables.
+
+    Metrics of one table, or with a table in common, have rows in common to be counted by.
+    """
+    tables = {
+        candidate.row: candidate.item_id
+        for candidate in candidates
+        if candidate.row >= 0 and candidate.kind == _SCHEMA
+    }
+    named = [
+        (candidate, frozenset(row for row in candidate.needs if row in tables))
+        for candidate in candidates
+        if candidate.selected and candidate.kind == _METRIC and GLOSSARY in candidate.discovered_by
+    ]
+    apart = [
+        (one, other)
+        for (one, ours), (other, theirs) in combinations(named, 2)
+        if ours and theirs and not ours & theirs
+    ]
+    return tuple(
+        PackWarning(
+            code=MIXED_GRAIN,
+            message=f"{one.item_id} and {other.item_id} are computed from different tables: bring both to "
+            "dimensions that they share before they are compared or divided",
+            item_id=one.item_id,
+        )
+        for one, other in apart[:MAX_NAMED]
     )
 
 

@@ -17,7 +17,7 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.stages.budget.allocate import Parts, Purse
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, SCOPE_ID, Candidate
 from ctx_pipeline.stages.routing import REFERENCED
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS
 
@@ -212,12 +212,11 @@ def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
         protected.sort(key=lambda c: (-c.tokens[0], c.item_id))
         largest = protected[0]
         others = "".join(f", {c.item_id!r} with {c.tokens[0]}" for c in protected[1:NAMED_CUTS])
-        cuts = _cuts(protected, over)
         raise BudgetTooSmall(
             f"protected items need {window.used} tokens but the budget has {window.limits.usable}",
             where=f"section {largest.section!r}, largest item {largest.item_id!r} with {largest.tokens[0]} tokens"
             + others,
-            fix=f"raise the budget to at least {window.used} tokens, or shorten {cuts}",
+            fix=f"raise the budget to at least {window.used} tokens{_cuts(protected, over)}",
         )
     for candidate in [candidate for candidate in alive if candidate.protected and candidate.spare]:
         lacking = window.used + window.price(candidate, candidate.tokens[0]) - window.limits.usable
@@ -231,15 +230,18 @@ def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
 
 
 def _cuts(largest: Sequence[Candidate], over: int) -> str:
-    """Name the fewest of the largest items that hold more than has to go, else the first few."""
+    """Name the fewest of the largest items that hold more than has to go; nothing where that helps nobody.
+
+    The permission scope comes from the caller's identity, and what a model has to be told of it stays.
+    """
     held = 0
     names: list[str] = []
-    for candidate in largest[:NAMED_CUTS]:
+    for candidate in [c for c in largest if c.item_id != SCOPE_ID][:NAMED_CUTS]:
         names.append(repr(candidate.item_id))
         held += candidate.tokens[0]
         if held > over:
-            break
-    return " and ".join(names) + f" by {over} tokens"
+            return f", or shorten {' and '.join(names)} by {over} tokens"
+    return ""
 
 
 def spend_required(alive: Sequence[Candidate], request: ContextRequest, window: Window) -> None:

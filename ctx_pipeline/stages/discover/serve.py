@@ -14,7 +14,7 @@ from ctx_pipeline.index.relations import related_rows
 from ctx_pipeline.index.rows import Row, edges, subjects
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages import routing
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import GLOSSARY, Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.discover.expansion import add_named, named_terms
 from ctx_pipeline.stages.discover.period_fiscal import PLAIN, Calendar
@@ -50,13 +50,7 @@ RIVALS_LOOKED_AT = 256
 MAX_RIVALS = 16
 """Rows added because they contradict a hit: those of the best hits first, of one hit those of most authority."""
 CountTokens = Callable[[str], int]
-VECTOR, LEXICAL, DEPENDENCY, RELATED, GLOSSARY = (
-    "vector",
-    "lexical",
-    "dependency",
-    "related",
-    "glossary",
-)
+VECTOR, LEXICAL, DEPENDENCY, RELATED = "vector", "lexical", "dependency", "related"
 """Ways of being found that ranking looks at."""
 
 

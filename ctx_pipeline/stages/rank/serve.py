@@ -25,6 +25,7 @@ from ctx_pipeline.stages.discover.serve import DEPENDENCY, LEXICAL, NEIGHBOUR_DE
 from ctx_pipeline.stages.rank import conflicts as conflict_stage
 from ctx_pipeline.stages.rank.duplicates import fold_duplicates, fold_near_duplicates, mark_columns
 from ctx_pipeline.stages.rank.features import Case, add_scores
+from ctx_pipeline.stages.rank.recency import lead_with_newer
 from ctx_pipeline.stages.rank.related import lift_related, link_columns, spread_chunks
 from ctx_pipeline.stages.rank.rerank import rerank
 from ctx_pipeline.stages.sections import section_of
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.index.reader import ServingView
     from ctx_pipeline.index.reranker import Reranker
 
-RANKING_VERSION = "rank-3"
+RANKING_VERSION = "rank-4"
 """Changes whenever the same candidates could be ordered differently; part of every snapshot."""
 
 EVEN_SHARE = 0.5
@@ -147,6 +148,8 @@ def serve(
             candidate.features = {"relevance": 1.0}
             candidate.score = 1.0
     alive.sort(key=_best_first)
+    if lead_with_newer(alive):
+        alive.sort(key=_best_first)
     _layer_instructions(indexed, request)
     routing.prefer_offered(indexed, request)
     fold_duplicates(indexed)
@@ -230,4 +233,4 @@ def _cut_low_rank(candidates: Sequence[Candidate], policy: EffectivePolicy) -> N
             candidate.counterfactual = "loads only on request: expand it by id"
         elif max(relevance, candidate.signal / 2) < least:
             candidate.excluded = Exclusion.LOW_RANK
-            candidate.counterfactual = f"+{least - relevance:.2f} relevance"
+            candidate.counterfactual = f"+{max(0.01, least - relevance):.2f} relevance"
