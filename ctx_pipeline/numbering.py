@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import ContextItem, Lifecycle, LifecycleEvent
 from ctx_pipeline.errors import Corrupt
-from ctx_pipeline.index.catalogue import chain_order
 from ctx_pipeline.index.facts import start_of
+from ctx_pipeline.index.rows import chain_order
 from ctx_pipeline.index.store import StoredItem
 from ctx_pipeline.ledger.retirements import BUILD as ACTOR
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ctx_pipeline.ledger import Ledger
 
 
-def numbered_rows(items: Sequence[ContextItem], ledger: Ledger, last: int, now: datetime) -> list[StoredItem]:
+def numbered_rows(
+    items: Sequence[ContextItem], ledger: Ledger, last: int, now: datetime
+) -> list[StoredItem]:
     """Return the rows of item versions under numbers of the ledger; several of one item in version order.
 
     Raises:
@@ -35,7 +37,10 @@ def numbered_rows(items: Sequence[ContextItem], ledger: Ledger, last: int, now: 
             fix="restore .ctx/state from a backup as a whole; ledger and store belong together",
             code="ledger_behind",
         )
-    return [StoredItem.from_item(item, seq=first + at, recorded_at=now) for at, item in enumerate(ordered)]
+    return [
+        StoredItem.from_item(item, seq=first + at, recorded_at=now)
+        for at, item in enumerate(ordered)
+    ]
 
 
 def _in_chain_order(items: Sequence[ContextItem]) -> list[ContextItem]:
@@ -68,10 +73,15 @@ def finish_log(store: Store, ledger: Ledger) -> None:
 
 def created_events(rows: Sequence[StoredItem]) -> list[LifecycleEvent]:
     """Return the beginning of each stored version in the lifecycle log."""
-    return [_created(row.tenant, row.item_id, row.version, row.source, row.seq, row.recorded_at) for row in rows]
+    return [
+        _created(row.tenant, row.item_id, row.version, row.source, row.seq, row.recorded_at)
+        for row in rows
+    ]
 
 
-def _created(tenant: str, item_id: str, version: str, source: str, seq: int, at: datetime) -> LifecycleEvent:
+def _created(
+    tenant: str, item_id: str, version: str, source: str, seq: int, at: datetime
+) -> LifecycleEvent:
     return LifecycleEvent(
         tenant=tenant,
         item_id=item_id,

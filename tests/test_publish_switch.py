@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.index import artifact
 from ctx_pipeline.index.artifact import Layout
@@ -21,12 +22,19 @@ from ctx_pipeline.index.history import roll_back, unpin
 from ctx_pipeline.index.reader import ServingIndex
 from ctx_pipeline.index.store import Store
 from ctx_pipeline.ledger import Ledger
-from ctx_pipeline.lifecycle_sweep import record_evictions
-from ctx_pipeline.pipeline import Pipeline
+from ctx_pipeline.lifecycle.retire import retire_item
+from ctx_pipeline.lifecycle.sweep import record_evictions
+from ctx_pipeline.orchestration.publish import DefinitionFile, publish
 from ctx_pipeline.project import ContextProject
-from ctx_pipeline.publish import DefinitionFile, publish
-from ctx_pipeline.retirement import retire_item
-from tests.artifacts import ANA, NOW, STAGES, build_index, open_pipeline, open_project, write_config
+from testing.artifacts import (
+    ANA,
+    NOW,
+    STAGES,
+    build_index,
+    open_pipeline,
+    open_project,
+    write_config,
+)
 
 GMV = "metric:registry/gmv"
 LATER = NOW + timedelta(hours=1)
@@ -43,7 +51,9 @@ def definition(version: int, **more: Any) -> DefinitionFile:
         "expression": f"sum(amount) + {version}",
         **more,
     }
-    return DefinitionFile("gmv.yaml", content=json.dumps({"metrics": [metric]}, ensure_ascii=False).encode())
+    return DefinitionFile(
+        "gmv.yaml", content=json.dumps({"metrics": [metric]}, ensure_ascii=False).encode()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +122,12 @@ def _publish_and_die(folder: str, step: str) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_poller_sees_exactly_one_live_version_at_every_instant_wherever_a_publish_is_killed(home: Path, step: str):
-    publishing = multiprocessing.get_context("spawn").Process(target=_publish_and_die, args=(str(home), step))
+def test_a_poller_sees_exactly_one_live_version_at_every_instant_wherever_a_publish_is_killed(
+    home: Path, step: str
+):
+    publishing = multiprocessing.get_context("spawn").Process(
+        target=_publish_and_die, args=(str(home), step)
+    )
     with open_project(home) as project:
         packs = [shown(project)]
         publishing.start()
@@ -127,14 +141,20 @@ def test_a_poller_sees_exactly_one_live_version_at_every_instant_wherever_a_publ
         assert len(shown(project)) == 1
         absorb(home)
         assert shown(project) == ["2"]
-        created = [event.version for event in project.history(GMV, identity=ANA) if event.to_state.value == "created"]
+        created = [
+            event.version
+            for event in project.history(GMV, identity=ANA)
+            if event.to_state.value == "created"
+        ]
         assert created == ["1", "2"], "also what was stored and not logged"
 
 
 # --- other ways to the same item
 
 
-def test_two_publishes_in_a_row_leave_the_version_that_is_served_until_one_build_has_both(home: Path):
+def test_two_publishes_in_a_row_leave_the_version_that_is_served_until_one_build_has_both(
+    home: Path,
+):
     with open_project(home) as project:
         for version in (2, 3):
             report = publish(home, [definition(version)], build=False, clock=lambda: LATER)
@@ -212,6 +232,8 @@ def test_an_artifact_that_is_published_while_a_reader_opens_is_no_error(home: Pa
             return before
 
         index = ServingIndex(
-            home, overlay_sequence=sequence_before_another_build, overlay_since=pipeline.ledger.overlay_since
+            home,
+            overlay_sequence=sequence_before_another_build,
+            overlay_since=pipeline.ledger.overlay_since,
         )
         assert index.view().overlay_sequence < index.view().overlay_sequence
