@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctx_pipeline.building.numbering import created_events, finish_log, numbered_rows
 from ctx_pipeline.config.settings import mask_url
 from ctx_pipeline.contracts import (
     ContextItem,
@@ -27,7 +28,6 @@ from ctx_pipeline.ledger.retirements import (
     said_again,
     steps,
 )
-from ctx_pipeline.numbering import created_events, finish_log, numbered_rows
 from ctx_pipeline.security.visibility import NEVER, STATE_FORGOTTEN, from_micros, micros
 from ctx_pipeline.sources.units import KnownItem
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash

@@ -126,9 +126,10 @@ def publish(
     Returns:
         The report; `published` is False when a finding is an error.
 
-    Raises: ConfigError, NotFound: there is no such registry. InvalidRequest: a file cannot be read,
-        has no place in the registry, or would remove definitions without `yes`
-            (`removal_not_confirmed`).
+    Raises:
+        ConfigError, NotFound: there is no such registry.
+        InvalidRequest: a file cannot be read, has no place in the registry, or would remove
+            definitions without `yes` (`removal_not_confirmed`).
         Unavailable: the registry or the store cannot be written.
         CtxError: what the build raised; the old versions are served until one succeeds.
     """
