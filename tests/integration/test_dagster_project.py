@@ -41,10 +41,14 @@ kind = "documents"
 path = "documents"
 freshness = "24h"
 trust = "enterprise_trusted"
+sensitivity = "internal"
+groups = ["*"]
 [[sources]]
 name = "notes"
 kind = "memories"
 path = "notes.jsonl"
+sensitivity = "internal"
+groups = ["*"]
 """
 
 

@@ -33,6 +33,8 @@ clearance = "confidential"
 name = "notes"
 kind = "memories"
 path = "notes.jsonl"
+sensitivity = "internal"
+groups = ["*"]
 """
 REQUEST = ContextRequest(task=Task(text="short answers, 周报"))
 NOTES = ['{"id": "m1", "text": "Ana likes short answers"}', '{"id": "m2", "text": "周报在周一发布"}']

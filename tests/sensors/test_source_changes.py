@@ -101,7 +101,7 @@ def test_a_change_that_cannot_be_read_is_tried_a_few_times(home: Path, instance:
 def test_a_source_that_was_never_read_is_left_to_the_automation(home: Path, instance: dg.DagsterInstance) -> None:
     write_old(home / "rules.md", "# Rules\n")
     with (home / "ctx.toml").open("a", encoding="utf-8") as config:
-        config.write('[[sources]]\nname = "rules"\nkind = "instructions"\npath = "rules.md"\n')
+        config.write('[[sources]]\nname = "rules"\nkind = "instructions"\npath = "rules.md"\ngroups = ["*"]\n')
     result = _tick(home, instance)
     assert not result.run_requests
     assert "1 cannot be looked at" in str(result.skip_reason)

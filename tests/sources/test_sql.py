@@ -19,7 +19,7 @@ def query(tmp_path):
     """Return a function that reads the database at `url` as a source."""
 
     def run(url: str, **settings) -> SourceBatch:
-        source = SourceConfig.model_validate({"name": "src", "kind": "sql", "url": url, **settings})
+        source = SourceConfig.model_validate({"name": "src", "kind": "sql", "url": url, "groups": ["*"], **settings})
         return read_source(source, tmp_path, tenant="acme")
 
     return run
