@@ -179,8 +179,12 @@ class SourceConfig(Section):
     sensitivity: Sensitivity | None = Sensitivity.INTERNAL
     tenant: Name | None = None
     """None: the project's tenant."""
-    groups: tuple[Name, ...] = ("*",)
+    groups: tuple[Name, ...] = ()
     principals: tuple[Name, ...] = ()
+    may_widen: bool = False
+    """Whether records may open themselves to more readers than the source does, within the tenant."""
+    tenants: tuple[Name, ...] = ()
+    """Tenants besides its own that records of the source may name."""
     environment: Name | None = None
     task_types: tuple[Name, ...] = ()
     agent_visibility: tuple[Name, ...] = ()

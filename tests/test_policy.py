@@ -393,7 +393,7 @@ def test_a_policy_speaks_for_a_source_where_its_entry_is_silent(load: Callable[.
         '[policy.sources.documents]\nauthority = 33\ntrust = "user"\nwhen_to_load = "prefetch"\nfreshness = "2h"\n'
         '[policy.sources.handbook]\nauthority = 44\nscope = {groups = ["analysts"], environment = "prod"}\n'
     )
-    loaded = load_config(load(head, {"handbook": {"trust": "enterprise_trusted"}, "notes": {}}))
+    loaded = load_config(load(head, {"handbook": {"trust": "enterprise_trusted", "groups": None}, "notes": {}}))
     handbook, notes = loaded.config.sources
     assert (handbook.authority, handbook.trust, handbook.groups) == (44, Trust.ENTERPRISE_TRUSTED, ("analysts",))
     assert (notes.authority, notes.trust, notes.groups, notes.environment) == (33, Trust.USER, ("*",), None)

@@ -185,6 +185,8 @@ class FileCode(StrEnum):
     MISSING = "missing"
     SOURCE_SHRANK = "source_shrank"
     MISSING_SCOPE = "missing_scope"
+    WRONG_TENANT = "wrong_tenant"
+    WIDER_THAN_SOURCE = "wider_than_source"
     ENCRYPTED = "encrypted"
     BAD_PDF = "bad_pdf"
     BAD_URL = "bad_url"

@@ -11,6 +11,7 @@ from typing import Any
 from ctx_pipeline.config import SourceConfig
 from ctx_pipeline.contracts import ContextItem, FileCode, FileError, SourceFile, SourceKind
 from ctx_pipeline.errors import ConfigError
+from ctx_pipeline.sources.ceilings import within_source
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.units import KnownItem, Units
@@ -54,7 +55,8 @@ def read_source(
     """Read every file of `source` and return its items in a stable order.
 
     A file that cannot be read or understood is an entry of `errors`, never an exception, and the other files are
-    loaded. A path that does not exist gives one error of code `missing`.
+    loaded. A path that does not exist gives one error of code `missing`. What records say of their readers holds
+    within what the source says: see `within_source`.
 
     Args:
         source: The `[[sources]]` entry.
@@ -67,6 +69,11 @@ def read_source(
         ConfigError: there is no adapter for the source's kind, or the source names no path.
     """
     origin = Origin.of(source, tenant=tenant, units=units)
+    return within_source(_read(origin, home, replaced), origin)
+
+
+def _read(origin: Origin, home: Path, replaced: Sequence[FoundFile]) -> SourceBatch:
+    source = origin.source
     if source.kind in READERS:
         reader: Reader = _load(READERS[source.kind])
         return reader(origin, home)

@@ -99,6 +99,7 @@ def _item(found: FoundFile, term: Any, origin: Origin, *, source_version: str) -
         title=fields.name,
         content=normalise(f"{fields.name}: {fields.definition}"),
         fields=fields,
+        key_lines=getattr(term, "key_lines", {}),
         subject=f"glossary:{fields.name}",
         source_version=source_version,
         line_start=line,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ctx_pipeline.config import DEFAULT_AUTHORITY, SourceConfig
@@ -36,6 +37,10 @@ class Origin:
         default_factory=dict[tuple[str | None, tuple[str, ...], tuple[str, ...]], Scope], compare=False, repr=False
     )
     """Scopes that records have asked for, each built once."""
+    key_lines: dict[tuple[str, str], Mapping[str, int]] = field(
+        default_factory=dict[tuple[str, str], Mapping[str, int]], compare=False, repr=False
+    )
+    """By item and version: on which lines the keys of a record stand that says who may see it."""
     units: Units = field(default_factory=Units, compare=False, repr=False)
     """What is stored as it was read last; empty: everything is parsed."""
 

@@ -125,7 +125,8 @@ def test_declared_versions_are_versions_and_cannot_be_reused(lines):
 
 
 def test_one_id_in_two_tenants_is_two_memories(lines):
-    batch = lines({"id": "m", "text": "a", "tenant": "acme"}, {"id": "m", "text": "b", "tenant": "globex"})
+    two = ({"id": "m", "text": "a", "tenant": "acme"}, {"id": "m", "text": "b", "tenant": "globex"})
+    batch = lines(*two, tenants=["globex"])
     assert [item.scope.tenant for item in batch.items] == ["acme", "globex"]
     assert batch.errors == ()
 
