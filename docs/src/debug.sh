@@ -148,4 +148,4 @@ ctx doctor
 # > ok     build lock  free
 # > ok     alerts      no failed run in 7 days
 # >
-# > 12 ok, 0 warn, 0 fail
+# > 13 ok, 0 warn, 0 fail
