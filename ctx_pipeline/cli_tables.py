@@ -18,6 +18,7 @@ from ctx_pipeline.cli_views import (
     way_in,
     why_in,
 )
+from ctx_pipeline.contracts.codes import LOADED_ALL_THE_SAME
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -89,15 +90,12 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
     columns = (Column("source", style="cyan"), Column("kind"), *(Column(name, right=True) for name in names))
     rows = [(source.name, source.kind, *map(number, _counts(source, withheld))) for source in report.sources]
     blocks: list[Block] = [Grid("Sources", columns, rows)] if rows else []
-    if report.errors:
-        lines = [
-            f"  {_place(error)} {error.code.value}: {cell(error.message)}" for error in report.errors[:SHOWN_ERRORS]
-        ]
-        more = len(report.errors) - SHOWN_ERRORS
-        tail = [f"  and {more} more: {hint('build', '--json')}"] if more > 0 else []
-        blocks.append(
-            Words("\n".join([f"Not loaded: {len(report.errors)}; everything else is", *lines, *tail]), "yellow")
-        )
+    lost = [error for error in report.errors if error.code not in LOADED_ALL_THE_SAME]
+    noted = [error for error in report.errors if error.code in LOADED_ALL_THE_SAME]
+    if lost:
+        blocks.append(_errors(f"Not loaded: {len(lost)}; everything else is", lost, hint))
+    if noted:
+        blocks.append(_errors(f"Loaded, but not as it stands there: {len(noted)}", noted, hint))
     blocks.append(
         Words(
             f"{number(report.items)} live items, {number(report.embedded)} embedded, {number(report.reused)} reused, "
@@ -105,6 +103,13 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
         )
     )
     return [*blocks, *pin_blocks(report, hint)]
+
+
+def _errors(title: str, errors: Sequence[FileError], hint: Hint) -> Words:
+    lines = [f"  {_place(error)} {error.code.value}: {cell(error.message)}" for error in errors[:SHOWN_ERRORS]]
+    more = len(errors) - SHOWN_ERRORS
+    tail = [f"  and {more} more: {hint('build', '--json')}"] if more > 0 else []
+    return Words("\n".join([title, *lines, *tail]), "yellow")
 
 
 def artifact_words(report: BuildReport) -> str:

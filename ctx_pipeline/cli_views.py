@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from ctx_pipeline.text import normalise
+from ctx_pipeline.text import legible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -87,7 +87,7 @@ Block = Grid | Words
 
 def cell(value: object) -> str:
     """Return a value as one line without control characters, so that content cannot drive the terminal."""
-    text = normalise("" if value is None else str(value)).replace("\t", " ").replace("\x1b", "\ufffd")
+    text = legible("" if value is None else str(value)).replace("\t", " ")
     return " ".join(text.split("\n"))
 
 

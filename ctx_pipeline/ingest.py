@@ -17,6 +17,7 @@ from ctx_pipeline.contracts import (
     LifecycleEvent,
     SourceReport,
 )
+from ctx_pipeline.contracts.codes import LOADED_ALL_THE_SAME
 from ctx_pipeline.errors import Corrupt
 from ctx_pipeline.index.catalogue import chain_order, declared_version
 from ctx_pipeline.index.facts import start_of
@@ -344,10 +345,11 @@ def _failed_items(
     store: Store, source: SourceConfig, batch: SourceBatch, stored: dict[Key, list[Stored]]
 ) -> frozenset[Key]:
     """Return the stored items that came from files with errors: they may be there still."""
-    failed = {error.path for error in batch.errors}
+    lost = [error for error in batch.errors if error.code not in LOADED_ALL_THE_SAME]
+    failed = {error.path for error in lost}
     if not failed:
         return frozenset()
-    if any(error.path in (source.path, source.name) for error in batch.errors):
+    if any(error.path in (source.path, source.name) for error in lost):
         return frozenset(stored)
     present = {(item.scope.tenant or "", item.item_id) for item in batch.items} | {item.key for item in batch.kept}
     kept: set[Key] = set()

@@ -118,6 +118,7 @@ FILE_CODES = {
     "source_shrank": "The source has lost so much, or could not be read at all, that a person has to confirm it.",
     "missing_scope": "Nobody said who may see it, so nobody does.",
     "wrong_tenant": "A record names a tenant that its source may not write for; it is left out.",
+    "hidden_characters": "The file has characters that nobody sees, or that are no text; they are taken out or shown.",
     "wider_than_source": "A record asks for more readers than its source has; the source's limits hold.",
     "encrypted": "The file is protected by a password.",
     "bad_pdf": "The file, or a page of it, is not a PDF that can be read.",

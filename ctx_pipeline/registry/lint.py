@@ -26,6 +26,7 @@ FIXES: dict[FileCode, str] = {
     FileCode.BAD_RECORD: "correct the key that is named",
     FileCode.NAIVE_TIME: "write the time with an offset, as 2026-01-31T00:00:00Z",
     FileCode.MISSING_SCOPE: "set tenant, sensitivity and groups in the record, the source or [project]",
+    FileCode.HIDDEN_CHARACTERS: "remove the characters, or type the line again",
     FileCode.WRONG_TENANT: "remove the key, or list the tenant in tenants of the source",
     FileCode.WIDER_THAN_SOURCE: "remove the key, or set may_widen = true on the source",
 }

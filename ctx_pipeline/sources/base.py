@@ -15,6 +15,7 @@ from ctx_pipeline.sources.ceilings import within_source
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.units import KnownItem, Units
+from ctx_pipeline.sources.unseen import without_unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def read_source(
 
     A file that cannot be read or understood is an entry of `errors`, never an exception, and the other files are
     loaded. A path that does not exist gives one error of code `missing`. What records say of their readers holds
-    within what the source says: see `within_source`.
+    within what the source says: see `within_source`. Characters that nobody sees are taken out: see `without_unseen`.
 
     Args:
         source: The `[[sources]]` entry.
@@ -69,7 +70,7 @@ def read_source(
         ConfigError: there is no adapter for the source's kind, or the source names no path.
     """
     origin = Origin.of(source, tenant=tenant, units=units)
-    return within_source(_read(origin, home, replaced), origin)
+    return without_unseen(within_source(_read(origin, home, replaced), origin))
 
 
 def _read(origin: Origin, home: Path, replaced: Sequence[FoundFile]) -> SourceBatch:
