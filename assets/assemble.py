@@ -24,8 +24,8 @@ class AssembleConfig(dg.Config):
     request: dict[str, Any] = Field(
         description=(
             'A ContextRequest, for example {"task": {"text": "why did revenue fall?"}, "token_budget": 4000}. '
-            "Who looks is the identity of ctx.toml; an identity in the request may only have less: fewer groups, a lower "
-            "clearance. The request is kept in the run storage with the run."
+            "Who looks is the identity of ctx.toml; an identity in the request may only have less: fewer "
+            "groups, a lower clearance. The request is kept in the run storage with the run."
         )
     )
     at: str | None = Field(
