@@ -63,7 +63,11 @@ def test_every_ignorable_and_control_character_is_known():
         assert char not in spelled(f"a{char}b")
 
 
-@given(st.lists(st.sampled_from([*UNSEEN, *"aم👨❤क1# \n退<>/", "item", "section", "\u20e3"]), max_size=30))
+@given(
+    st.lists(
+        st.sampled_from([*UNSEEN, *"aم👨❤क1# \n退<>/", "item", "section", "\u20e3"]), max_size=30
+    )
+)
 def test_legible_text_has_no_unseen_character_and_stays_as_it_is(parts: list[str]):
     text = legible("".join(parts))
     assert is_legible(text)

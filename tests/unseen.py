@@ -29,9 +29,13 @@ def is_legible(text: str) -> bool:
 def _belongs(text: str, at: int) -> bool:
     char, before, after = text[at], text[at - 1 : at], text[at + 1 : at + 2]
     if char in "\ufe0e\ufe0f":
-        return bool(before) and (_is_picture(before) or (before in "0123456789#*" and after == "\u20e3"))
+        return bool(before) and (
+            _is_picture(before) or (before in "0123456789#*" and after == "\u20e3")
+        )
     if char == "\u200d" and after and _is_picture(after):
-        return bool(before) and (_is_picture(before) or (before == "\ufe0f" and _is_picture(text[at - 2 : at - 1])))
+        return bool(before) and (
+            _is_picture(before) or (before == "\ufe0f" and _is_picture(text[at - 2 : at - 1]))
+        )
     if char in "\u200c\u200d":
         return bool(_SPELLED_WITH_JOINERS.match(before) and _SPELLED_WITH_JOINERS.match(after))
     return char in "\u180b\u180c\u180d\u180f" and "\u1820" <= before <= "\u18aa"

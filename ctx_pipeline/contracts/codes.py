@@ -195,5 +195,7 @@ class FileCode(StrEnum):
     FETCH_FAILED = "fetch_failed"
 
 
-LOADED_ALL_THE_SAME = frozenset({FileCode.MISSING_SCOPE, FileCode.WIDER_THAN_SOURCE, FileCode.HIDDEN_CHARACTERS})
+LOADED_ALL_THE_SAME = frozenset(
+    {FileCode.MISSING_SCOPE, FileCode.WIDER_THAN_SOURCE, FileCode.HIDDEN_CHARACTERS}
+)
 """Findings about what was loaded: nothing of its file is missing for them."""

@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Sensitivity, Trust
-from ctx_pipeline.index.catalogue import References, Row, declared_version
 from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
+from ctx_pipeline.index.rows import References, Row, declared_version
 from ctx_pipeline.security.narrowing import within_ceiling
 from ctx_pipeline.security.visibility import (
     ALWAYS,
@@ -57,8 +57,12 @@ def label_table(
     """
     import pyarrow as pa
 
-    labels, columns = state_columns(rows, patches, gone=gone, source_labels=source_labels, may_widen=may_widen)
-    tenants = {tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))}
+    labels, columns = state_columns(
+        rows, patches, gone=gone, source_labels=source_labels, may_widen=may_widen
+    )
+    tenants = {
+        tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))
+    }
     table = pa.table(
         {
             "scope": pa.array(columns.scope, pa.int32()),
@@ -68,7 +72,9 @@ def label_table(
         }
     )
     text = json.dumps([asdict(label) for label in labels], ensure_ascii=False)
-    return table.replace_schema_metadata({"labels": text, "tenants": json.dumps(tenants, ensure_ascii=False)}), columns
+    return table.replace_schema_metadata(
+        {"labels": text, "tenants": json.dumps(tenants, ensure_ascii=False)}
+    ), columns
 
 
 def labels_of(table: pa.Table) -> tuple[list[ScopeLabel], dict[str, int]]:
@@ -93,7 +99,9 @@ def state_columns(
     """
     numbers: dict[ScopeLabel, int] = {}
     own_labels = _within_sources(rows, source_labels or {}, may_widen)
-    scope = np.fromiter((numbers.setdefault(label, len(numbers)) for label in own_labels), np.int32, len(rows))
+    scope = np.fromiter(
+        (numbers.setdefault(label, len(numbers)) for label in own_labels), np.int32, len(rows)
+    )
     columns = StateColumns(
         scope=scope.copy(),
         state=np.full(len(rows), STATE_LIVE, np.uint8),
@@ -133,7 +141,10 @@ def _within_sources(
         key = (id(row.label), row.source)
         if key not in known:
             ceiling = None if row.source in may_widen else source_labels.get(row.source)
-            known[key] = (row.label, row.label if ceiling is None else within_ceiling(row.label, ceiling))
+            known[key] = (
+                row.label,
+                row.label if ceiling is None else within_ceiling(row.label, ceiling),
+            )
         yield known[key][1]
 
 
@@ -165,7 +176,9 @@ def _supersede_chains(rows: Sequence[Row], columns: StateColumns) -> None:
             first = at
 
 
-def _narrow_older(rows: Sequence[Row], columns: StateColumns, numbers: dict[ScopeLabel, int]) -> None:
+def _narrow_older(
+    rows: Sequence[Row], columns: StateColumns, numbers: dict[ScopeLabel, int]
+) -> None:
     """Let an older version be seen only by those who may see the one that replaced it, too.
 
     Older versions show only with `as_of`, which sees old facts with today's rights. A version that had not begun when
@@ -185,7 +198,10 @@ def _narrow_older(rows: Sequence[Row], columns: StateColumns, numbers: dict[Scop
 
 
 def _narrow_retired(
-    rows: Sequence[Row], columns: StateColumns, labels: list[ScopeLabel], source_labels: Mapping[str, ScopeLabel]
+    rows: Sequence[Row],
+    columns: StateColumns,
+    labels: list[ScopeLabel],
+    source_labels: Mapping[str, ScopeLabel],
 ) -> None:
     """Let what a source no longer has be seen only by those whom the source grants something today.
 
@@ -227,14 +243,23 @@ def _replace_named(rows: Sequence[Row], columns: StateColumns, own: Sequence[Sco
     references = References(rows)
     for at, row in enumerate(rows):
         newest = at + 1 == len(rows) or rows[at + 1].chain != row.chain
-        if not row.supersedes or not newest or columns.retired_at[at] < NEVER or columns.state[at] != STATE_LIVE:
+        if (
+            not row.supersedes
+            or not newest
+            or columns.retired_at[at] < NEVER
+            or columns.state[at] != STATE_LIVE
+        ):
             continue
         for reference in row.supersedes:
             for target in references.superseded(row, reference):
                 if _may_replace(row, rows[target], own[at], own[target]):
-                    columns.replaced_at[target] = min(columns.replaced_at[target], columns.valid_from[at])
+                    columns.replaced_at[target] = min(
+                        columns.replaced_at[target], columns.valid_from[at]
+                    )
                     known = columns.known_from[at] if row.valid_from > ALWAYS else row.recorded_at
-                    columns.known_replaced_at[target] = min(columns.known_replaced_at[target], known)
+                    columns.known_replaced_at[target] = min(
+                        columns.known_replaced_at[target], known
+                    )
 
 
 def _may_replace(new: Row, old: Row, new_label: ScopeLabel, old_label: ScopeLabel) -> bool:
@@ -250,8 +275,16 @@ def _is_open(new: ScopeLabel, old: ScopeLabel) -> bool:
     """Whether a label lets in everybody of the tenant that another one could."""
     if new.sensitivity is None or old.sensitivity is None:
         return False
-    restricted = new.environment is not None or new.task_types or new.agent_visibility or new.also is not None
-    closer = SENSITIVITY_RANK[Sensitivity(new.sensitivity)] > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]
+    restricted = (
+        new.environment is not None
+        or new.task_types
+        or new.agent_visibility
+        or new.also is not None
+    )
+    closer = (
+        SENSITIVITY_RANK[Sensitivity(new.sensitivity)]
+        > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]
+    )
     return EVERYONE in new.groups and not restricted and not closer
 
 
@@ -260,7 +293,10 @@ def _same_file(one: Row, other: Row) -> bool:
 
 
 def _apply_overlay(
-    rows: Sequence[Row], columns: StateColumns, labels: list[ScopeLabel], patches: Mapping[ItemKey, Patch]
+    rows: Sequence[Row],
+    columns: StateColumns,
+    labels: list[ScopeLabel],
+    patches: Mapping[ItemKey, Patch],
 ) -> None:
     if not patches:
         return

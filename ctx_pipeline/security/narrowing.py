@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Scope, Sensitivity, Trust
+from ctx_pipeline.contracts import (
+    SENSITIVITY_RANK,
+    TRUST_RANK,
+    ContextItem,
+    Scope,
+    Sensitivity,
+    Trust,
+)
 from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel, is_within
 
 
@@ -39,20 +46,31 @@ def bounded(item: ContextItem, scope: Scope, sensitivity: Sensitivity | None) ->
     else:
         both = tuple(name for name in own.groups if name in scope.groups)
         groups = both or own.groups
-        principals = tuple(name for name in own.principals if scope.groups or name in scope.principals)
+        principals = tuple(
+            name for name in own.principals if scope.groups or name in scope.principals
+        )
     update = {"principals": principals, "groups": groups}
     return item.model_copy(
-        update={"scope": own.model_copy(update=update), "sensitivity": _closer(item.sensitivity, sensitivity)}
+        update={
+            "scope": own.model_copy(update=update),
+            "sensitivity": _closer(item.sensitivity, sensitivity),
+        }
     )
 
 
 def within_ceiling(label: ScopeLabel, ceiling: ScopeLabel) -> ScopeLabel:
     """Return a label that asks both sides: itself, and what its source grants today to the readers of its tenant."""
     ceiling = replace(ceiling, tenant=label.tenant, trust=label.trust)
-    return label if is_within(label, ceiling) else replace(label, also=replace(ceiling, also=label.also))
+    return (
+        label
+        if is_within(label, ceiling)
+        else replace(label, also=replace(ceiling, also=label.also))
+    )
 
 
-def narrowed(item: ContextItem, scope: Scope, sensitivity: Sensitivity | None, trust: Trust) -> ContextItem:
+def narrowed(
+    item: ContextItem, scope: Scope, sensitivity: Sensitivity | None, trust: Trust
+) -> ContextItem:
     """Return the item for those alone who may see it by its own scope and by `scope`, as far as that can be said.
 
     Whoever is named by one side and belongs to a group of the other is not known here, and is left out. Where both
@@ -63,7 +81,9 @@ def narrowed(item: ContextItem, scope: Scope, sensitivity: Sensitivity | None, t
     environment = own.environment or scope.environment
     task_types = _restricted(own.task_types, scope.task_types)
     agent_visibility = _restricted(own.agent_visibility, scope.agent_visibility)
-    apart = own.tenant != scope.tenant or (own.environment or environment) != (scope.environment or environment)
+    apart = own.tenant != scope.tenant or (own.environment or environment) != (
+        scope.environment or environment
+    )
     if apart or task_types is None or agent_visibility is None:
         principals, groups = (), ()
     update = {

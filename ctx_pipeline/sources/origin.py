@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ctx_pipeline.config import DEFAULT_AUTHORITY, SourceConfig
+from ctx_pipeline.config.settings import DEFAULT_AUTHORITY, SourceConfig
 from ctx_pipeline.contracts import TRUST_RANK, Scope, SourceKind, Trust
 from ctx_pipeline.sources.units import Units
 
@@ -34,7 +34,9 @@ class Origin:
     scope: Scope
     """Default; tenant and the project's tenant resolved."""
     scopes: dict[tuple[str | None, tuple[str, ...], tuple[str, ...]], Scope] = field(
-        default_factory=dict[tuple[str | None, tuple[str, ...], tuple[str, ...]], Scope], compare=False, repr=False
+        default_factory=dict[tuple[str | None, tuple[str, ...], tuple[str, ...]], Scope],
+        compare=False,
+        repr=False,
     )
     """Scopes that records have asked for, each built once."""
     key_lines: dict[tuple[str, str], Mapping[str, int]] = field(
@@ -50,7 +52,9 @@ class Origin:
         return cls(
             units=units or Units(),
             source=source,
-            authority=DEFAULT_AUTHORITY[source.kind] if source.authority is None else source.authority,
+            authority=DEFAULT_AUTHORITY[source.kind]
+            if source.authority is None
+            else source.authority,
             trust=source.trust or DEFAULT_TRUST.get(source.kind, Trust.RETRIEVED_INTERNAL),
             scope=Scope(
                 tenant=source.tenant or tenant,

@@ -10,7 +10,7 @@ from ctx_pipeline.contracts import ContextItem, FileCode, FileError, ItemKind
 from ctx_pipeline.text import canonical_json, legible, legible_json, sha256_hex, spelled, unreadable
 
 if TYPE_CHECKING:
-    from ctx_pipeline.sources.base import SourceBatch
+    from ctx_pipeline.sources.reading import SourceReading
 
 SHOWN_CODE_POINTS = 3
 
@@ -24,7 +24,7 @@ class _Place:
     kinds: dict[str, None] = field(default_factory=dict[str, None])
 
 
-def without_unseen(batch: SourceBatch) -> SourceBatch:
+def without_unseen(batch: SourceReading) -> SourceReading:
     """Return a batch whose items have legible texts and spelled names, with one finding for each file that had others.
 
     A unit with such characters is read again at the next reading, and reported again. Clean items stay as they are.
@@ -43,7 +43,11 @@ def without_unseen(batch: SourceBatch) -> SourceBatch:
             place.kinds.update(dict.fromkeys(found))
     if not changed:
         return batch
-    units = {unit: said for unit, said in batch.units.items() if not any(id(one) in changed for one in said)}
+    units = {
+        unit: said
+        for unit, said in batch.units.items()
+        if not any(id(one) in changed for one in said)
+    }
     errors = (_finding(path, place) for path, place in places.items())
     return replace(batch, items=tuple(items), errors=(*batch.errors, *errors), units=units)
 
@@ -51,7 +55,14 @@ def without_unseen(batch: SourceBatch) -> SourceBatch:
 def _texts(item: ContextItem) -> tuple[str, ...]:
     where = item.provenance.locator
     names = (item.item_id, item.version, item.subject or "", item.title, where.url or "")
-    return (item.content or "", *names, *item.synonyms, *where.heading_path, *item.depends_on, *item.supersedes)
+    return (
+        item.content or "",
+        *names,
+        *item.synonyms,
+        *where.heading_path,
+        *item.depends_on,
+        *item.supersedes,
+    )
 
 
 def _found(item: ContextItem) -> list[str]:
@@ -59,7 +70,11 @@ def _found(item: ContextItem) -> list[str]:
     found = [text[at] for text in _texts(item) for at in unreadable(text)]
     if item.kind is ItemKind.TOOL and "\\u" in (item.content or ""):
         # JSON escapes control characters: a provider's parser brings them back.
-        found += [char for char in _strings(json.loads(item.content or "null")) if char < " " and unreadable(char)]
+        found += [
+            char
+            for char in _strings(json.loads(item.content or "null"))
+            if char < " " and unreadable(char)
+        ]
     return found
 
 
@@ -68,7 +83,11 @@ def _strings(value: Any) -> str:
         return value
     if isinstance(value, dict):
         return "".join(key + _strings(part) for key, part in cast("dict[str, Any]", value).items())
-    return "".join(_strings(part) for part in cast("list[Any]", value)) if isinstance(value, list) else ""
+    return (
+        "".join(_strings(part) for part in cast("list[Any]", value))
+        if isinstance(value, list)
+        else ""
+    )
 
 
 def _cleaned(item: ContextItem) -> ContextItem:

@@ -23,7 +23,9 @@ def legible_request(request: ContextRequest) -> ContextRequest:
             "response_format": legible_json(request.response_format),
             "messages": tuple(_legible_message(message) for message in request.messages),
             "observations": tuple(_legible_observation(seen) for seen in request.observations),
-            "tools": None if request.tools is None else tuple(legible_json(tool) for tool in request.tools),
+            "tools": None
+            if request.tools is None
+            else tuple(legible_json(tool) for tool in request.tools),
         }
     )
 

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from ctx_pipeline.contracts import FileStatus, Identity, Sensitivity
-from ctx_pipeline.doctor import diagnose
-from tests.artifacts import ANA, write_config
-from tests.test_ingest import Home
+from ctx_pipeline.orchestration.doctor import diagnose
+from testing.artifacts import ANA, write_config
+from tests.building.test_ingest import Home
 
 PARTNERS = {"groups": ["partners"], "sensitivity": "confidential"}
-PAM = ANA.model_copy(update={"principal": "pam", "groups": ("partners",), "clearance": Sensitivity.CONFIDENTIAL})
+PAM = ANA.model_copy(
+    update={"principal": "pam", "groups": ("partners",), "clearance": Sensitivity.CONFIDENTIAL}
+)
 BOB = PAM.model_copy(update={"principal": "bob"})
 EVE = ANA.model_copy(update={"principal": "eve", "clearance": Sensitivity.RESTRICTED})
 GIL = ANA.model_copy(update={"principal": "gil", "tenant": "globex"})
@@ -24,7 +26,9 @@ Shape = Callable[[dict[str, Any]], str]
 
 
 def _head(says: dict[str, Any], body: str) -> str:
-    return "".join(["---\n", *(f"{key}: {json.dumps(value)}\n" for key, value in says.items()), "---\n", body])
+    return "".join(
+        ["---\n", *(f"{key}: {json.dumps(value)}\n" for key, value in says.items()), "---\n", body]
+    )
 
 
 def _line(says: dict[str, Any]) -> str:
@@ -36,7 +40,13 @@ def _term(says: dict[str, Any]) -> str:
 
 
 def _metric(says: dict[str, Any]) -> str:
-    metric = {"name": "refunds", "version": 1, "description": "refund rule 退款规则", "table": "t", "expression": "1"}
+    metric = {
+        "name": "refunds",
+        "version": 1,
+        "description": "refund rule 退款规则",
+        "table": "t",
+        "expression": "1",
+    }
     return json.dumps({"metrics": [{**metric, **says}]})
 
 
@@ -45,7 +55,9 @@ SHAPES: dict[str, tuple[str, Shape]] = {
     "instructions": ("docs/AGENTS.md", lambda says: _head(says, "refund rule 退款规则\n")),
     "skills": (
         "docs/refund/SKILL.md",
-        lambda says: _head({"name": "refund", "description": "refund rule 退款规则", **says}, "refund rule\n"),
+        lambda says: _head(
+            {"name": "refund", "description": "refund rule 退款规则", **says}, "refund rule\n"
+        ),
     ),
     "memories": ("docs/m.jsonl", _line),
     "glossary": ("docs/terms.yaml", _term),
@@ -53,7 +65,9 @@ SHAPES: dict[str, tuple[str, Shape]] = {
 }
 
 
-def make(folder: Path, kind: str, says: dict[str, Any], source: dict[str, Any]) -> tuple[Home, list[tuple[str, str]]]:
+def make(
+    folder: Path, kind: str, says: dict[str, Any], source: dict[str, Any]
+) -> tuple[Home, list[tuple[str, str]]]:
     home = Home(folder, {"docs": {"kind": kind, **source}})
     path, shape = SHAPES[kind]
     home.write(path, shape(says))
@@ -110,10 +124,20 @@ def test_who_is_named_still_has_to_be_one_of_the_source(tmp_path: Path):
     [
         ({"groups": ["partners", "board"]}, {"groups": ["partners"]}, ["groups"], [False, True]),
         ({"groups": ["analysts"]}, {"groups": ["partners"]}, ["groups"], [False, False]),
-        ({"principals": ["ana", "pam"]}, {"groups": [], "principals": ["pam"]}, ["principals"], [False, True]),
+        (
+            {"principals": ["ana", "pam"]},
+            {"groups": [], "principals": ["pam"]},
+            ["principals"],
+            [False, True],
+        ),
         ({"groups": ["*"]}, {"groups": [], "principals": ["pam"]}, ["groups"], [False, True]),
         ({"groups": ["partners"]}, {"groups": [], "principals": ["pam"]}, [], [False, True]),
-        ({"groups": ["*"], "sensitivity": "public"}, {**PARTNERS, "may_widen": True}, [], [True, True]),
+        (
+            {"groups": ["*"], "sensitivity": "public"},
+            {**PARTNERS, "may_widen": True},
+            [],
+            [True, True],
+        ),
     ],
 )
 def test_both_sides_let_somebody_in(
@@ -137,12 +161,17 @@ def test_what_is_left_out_does_not_count_and_the_rest_is_loaded(tmp_path: Path):
     home.write("docs/m.jsonl", f'{_line({"tenant": "globex"})}\n{{"id": "n", "text": "kept"}}\n')
     home.write("docs/n.jsonl", _line({"tenant": "globex", "id": "o"}))
     report = home.refresh()
-    assert [(file.status, file.items) for file in report.files] == [(FileStatus.LOADED, 1), (FileStatus.FAILED, 0)]
+    assert [(file.status, file.items) for file in report.files] == [
+        (FileStatus.LOADED, 1),
+        (FileStatus.FAILED, 0),
+    ]
     assert (report.items, [error.line for error in report.errors]) == (1, [1, 1])
 
 
 def test_taking_a_permission_back_closes_what_it_had_opened(tmp_path: Path):
-    home, _ = make(tmp_path, "memories", {"groups": ["*"]}, {"groups": ["partners"], "may_widen": True})
+    home, _ = make(
+        tmp_path, "memories", {"groups": ["*"]}, {"groups": ["partners"], "may_widen": True}
+    )
     assert sees(home, ANA)
     write_config(tmp_path, {"docs": {"kind": "memories", "groups": ["partners"]}})
     home.refresh()
@@ -166,7 +195,9 @@ def test_a_source_without_groups_and_principals_is_seen_by_nobody(tmp_path: Path
     home.write(path, shape({"groups": ["*"], "principals": ["ana"]}))
     report = home.refresh()
     home.build()
-    assert [(error.code.value, error.path) for error in report.errors] == [("missing_scope", "ctx.toml")]
+    assert [(error.code.value, error.path) for error in report.errors] == [
+        ("missing_scope", "ctx.toml")
+    ]
     assert "'docs'" in report.errors[0].message
     assert not sees(home, ANA)
     check = next(check for check in diagnose(tmp_path).checks if check.name == "grants")
@@ -179,4 +210,6 @@ def test_principals_alone_are_enough(tmp_path: Path):
     assert home.refresh().errors == ()
     home.build()
     assert [sees(home, identity) for identity in (ANA, EVE)] == [True, False]
-    assert next(check.state for check in diagnose(tmp_path).checks if check.name == "grants") == "ok"
+    assert (
+        next(check.state for check in diagnose(tmp_path).checks if check.name == "grants") == "ok"
+    )

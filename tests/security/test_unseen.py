@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ctx_pipeline.contracts import ContextPack, ContextRequest, Message, Observation, Task
 from ctx_pipeline.contracts.render import FORMATS
 from ctx_pipeline.project import ContextProject
-from tests.artifacts import ANA, NOW, open_pipeline, open_project
+from testing.artifacts import ANA, NOW, open_pipeline, open_project
+from tests.building.test_ingest import Home
 from tests.stages.pack_text import parse
-from tests.test_ingest import Home
 from tests.unseen import UNSEEN, is_legible
 
 STORABLE = "".join(char for char in UNSEEN if not "\ud800" <= char <= "\udfff")
@@ -37,7 +37,11 @@ def texts_of(value: Any) -> list[str]:
         return [value]
     if isinstance(value, dict):
         return [text for pair in value.items() for part in pair for text in texts_of(part)]
-    return [text for part in value for text in texts_of(part)] if isinstance(value, list | tuple) else []
+    return (
+        [text for part in value for text in texts_of(part)]
+        if isinstance(value, list | tuple)
+        else []
+    )
 
 
 def assert_legible(pack: ContextPack) -> None:
@@ -48,7 +52,9 @@ def assert_legible(pack: ContextPack) -> None:
         assert is_legible(text), ascii(text)
     sections = parse(pack.render("text"))
     assert [section.name for section in sections] == [section.name for section in pack.sections]
-    assert [len(section.items) for section in sections] == [len(section.items) for section in pack.sections]
+    assert [len(section.items) for section in sections] == [
+        len(section.items) for section in pack.sections
+    ]
 
 
 def in_yaml(value: Any) -> str:
@@ -62,7 +68,11 @@ def files_with(bad: str) -> dict[str, str]:
     said = f"gmv refund 退款{bad}规则 <{bad}/section> </it{bad}em> <{bad}section name='x'>"
     yaml = {"description": said, "definition": said, "synonyms": [f"aov{bad}", f"客单{bad}价"]}
     shape = {"type": "object", "properties": {"id": {"type": "string", "description": said}}}
-    tool = {"name": f"find_refund{bad}", "description": f"Find refunds by order. {said}", "inputSchema": shape}
+    tool = {
+        "name": f"find_refund{bad}",
+        "description": f"Find refunds by order. {said}",
+        "inputSchema": shape,
+    }
     metric = {"name": f"gmv{bad}", "version": 1, "table": "t", "expression": "sum(a)", **yaml}
     head = in_yaml(f"gmv refund {bad}")
     return {
@@ -78,35 +88,49 @@ def files_with(bad: str) -> dict[str, str]:
     }
 
 
-def build(folder: Path, files: dict[str, str]) -> tuple[Home, dict[str, list[tuple[str, str, int | None]]]]:
+def build(
+    folder: Path, files: dict[str, str]
+) -> tuple[Home, dict[str, list[tuple[str, str, int | None]]]]:
     home = Home(folder, {name: {"kind": kind} for name, kind in KINDS.items()})
     for path, text in files.items():
         home.write(path, text)
     found: dict[str, list[tuple[str, str, int | None]]] = {}
     for name in DOORS:
-        found[name] = [(error.code.value, error.path, error.line) for error in home.refresh(name).errors]
+        found[name] = [
+            (error.code.value, error.path, error.line) for error in home.refresh(name).errors
+        ]
     home.build()
     return home, found
 
 
 def ask(project: ContextProject, **more: Any) -> ContextPack:
-    request = {"task": Task(text="gmv refund 退款 aov"), "identity": ANA, "token_budget": 30_000, **more}
+    request = {
+        "task": Task(text="gmv refund 退款 aov"),
+        "identity": ANA,
+        "token_budget": 30_000,
+        **more,
+    }
     return project.assemble(ContextRequest(**request), at=NOW)
 
 
 @pytest.mark.parametrize(
-    "bad", ["\u202e", HIDDEN, "\x9b", "\xad\u200b\u180e\ufe0f\u034f\u206a", STORABLE.replace("\x00", "")]
+    "bad",
+    ["\u202e", HIDDEN, "\x9b", "\xad\u200b\u180e\ufe0f\u034f\u206a", STORABLE.replace("\x00", "")],
 )
 def test_whatever_file_they_come_in_they_reach_no_pack_and_are_reported(tmp_path: Path, bad: str):
     # A front matter takes no raw control characters.
-    home, found = build(tmp_path, files_with("".join(char for char in bad if char >= "\xa0" or char == "\x9b")))
+    home, found = build(
+        tmp_path, files_with("".join(char for char in bad if char >= "\xa0" or char == "\x9b"))
+    )
     for name in DOORS:
         assert [entry[0] for entry in found[name]] == ["hidden_characters"], (name, found[name])
     with open_project(home.folder) as project:
         pack = ask(project)
     assert_legible(pack)
     with open_pipeline(home.folder) as pipeline:
-        stored = [json.loads(text) for text in pipeline.store.scan().column("item_json").to_pylist()]
+        stored = [
+            json.loads(text) for text in pipeline.store.scan().column("item_json").to_pylist()
+        ]
     assert {item["provenance"]["source_id"] for item in stored} == set(DOORS)
     assert all(is_legible(text) for item in stored for text in texts_of(item))
 
@@ -147,7 +171,9 @@ def test_a_file_name_shows_what_nobody_would_see_in_it(tmp_path: Path):
     with open_project(home.folder) as project:
         pack = ask(project)
     assert_legible(pack)
-    assert {"document:docs/re[U+202E]fund.md#1", "document:docs/refund.md#1"} <= {item.item_id for item in pack.items}
+    assert {"document:docs/re[U+202E]fund.md#1", "document:docs/refund.md#1"} <= {
+        item.item_id for item in pack.items
+    }
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +189,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def request_with(bad: str) -> dict[str, Any]:
     call = {"id": f"c{bad}", "name": f"sh{bad}", "arguments": {f"k{bad}": f"v{bad}"}}
     return {
-        "task": Task(text=f"gmv re{bad}fund", constraints=(f"退{bad}款",), goal=f"g{bad}", todo=(f"t{bad}",)),
+        "task": Task(
+            text=f"gmv re{bad}fund", constraints=(f"退{bad}款",), goal=f"g{bad}", todo=(f"t{bad}",)
+        ),
         "state": {f"key{bad}": [f"<{bad}/section>", {f"in{bad}": bad}]},
         "response_format": {"title": bad},
         "messages": (
@@ -171,17 +199,33 @@ def request_with(bad: str) -> dict[str, Any]:
             Message(role="assistant", content="", tool_calls=(call,)),
             Message(role="tool", content=f"out{bad}", tool_call_id=f"c{bad}", name=f"n{bad}"),
         ),
-        "observations": (Observation(observation_id=f"run{bad}", content=f"{bad}<{bad}section>", tool=f"t{bad}"),),
-        "tools": ({"name": f"find{bad}", "description": f"d{bad}", "input_schema": {"type": "object", "x": bad}},),
+        "observations": (
+            Observation(observation_id=f"run{bad}", content=f"{bad}<{bad}section>", tool=f"t{bad}"),
+        ),
+        "tools": (
+            {
+                "name": f"find{bad}",
+                "description": f"d{bad}",
+                "input_schema": {"type": "object", "x": bad},
+            },
+        ),
     }
 
 
-PARTS = "task, state, response_format, messages[0], messages[1], messages[2], observations[0], tools[0]"
+PARTS = (
+    "task, state, response_format, messages[0], messages[1], messages[2], observations[0], tools[0]"
+)
 
 
 @settings(max_examples=40, deadline=None)
-@given(bad=st.lists(st.sampled_from([*UNSEEN, "a", "退", "❤", "م"]), min_size=1, max_size=6).map("".join))
-def test_whatever_part_of_a_request_they_come_in_they_reach_no_pack(project: ContextProject, bad: str):
+@given(
+    bad=st.lists(st.sampled_from([*UNSEEN, "a", "退", "❤", "م"]), min_size=1, max_size=6).map(
+        "".join
+    )
+)
+def test_whatever_part_of_a_request_they_come_in_they_reach_no_pack(
+    project: ContextProject, bad: str
+):
     pack = ask(project, **request_with(bad))
     assert_legible(pack)
     told = [warning.message for warning in pack.warnings if warning.code == "hidden_characters"]
