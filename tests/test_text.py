@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctx_pipeline.text import escape_unreadable, legible, normalise, spelled, unreadable
-from tests.unseen import UNSEEN, is_legible
+from testing.unseen import UNSEEN, is_legible
 
 KEPT = {
     "a family of three": "👨\u200d👩\u200d👧",
