@@ -17,6 +17,10 @@ KEYS = {
     "sources.sensitivity": "Who is cleared for it.",
     "sources.groups": 'Groups that may see it; `"*"` is every principal of the tenant. Without groups and principals '
     "nobody sees it.",
+    "sources.tenant": "None: the project's tenant.",
+    "sources.owner": "Team or person who answers for the source; shown in the asset graph.",
+    "sources.may_widen": "Whether records may open themselves to more readers than the source does, within the tenant.",
+    "sources.tenants": "Tenants besides its own that records of the source may name.",
     "sources.principals": "Single principals that may see it.",
     "sources.environment": "The one environment it is for. None: every one.",
     "sources.task_types": "The task types or purposes it is for. None: every one.",

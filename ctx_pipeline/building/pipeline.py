@@ -210,9 +210,8 @@ class Pipeline:
         origin = Origin.of(source, tenant=self.config.project.tenant)
 
         def ceiling(item: ContextItem) -> ContextItem:
-            tenant = (
-                item.scope.tenant if item.scope.tenant in source.tenants else origin.scope.tenant
-            )
+            own = item.scope.tenant
+            tenant = own if own in source.tenants else origin.scope.tenant
             scope = origin.scope.model_copy(update={"tenant": tenant})
             return narrowed(item, scope, source.sensitivity, origin.trust)
 
@@ -296,9 +295,7 @@ class Pipeline:
             "claims": CLAIMS_VERSION,
             **({"phases": phases} if (phases := self._phases()) else {}),
             "grants": [asdict(label) for label in self._source_labels().values()],
-            "beyond": [
-                [source.may_widen, sorted(source.tenants)] for source in self.config.sources
-            ],
+            "beyond": [[s.may_widen, sorted(s.tenants)] for s in self.config.sources],
         }
         sequence, head = self.store.head()
         return Generation(
@@ -386,9 +383,7 @@ class Pipeline:
                 build.staging.lexical_directory(),
                 gone=self._gone(build.rows),
                 source_labels=self._source_labels(),
-                may_widen=frozenset(
-                    source.name for source in self.config.sources if source.may_widen
-                ),
+                may_widen=frozenset(s.name for s in self.config.sources if s.may_widen),
             )
             build.staging.write("filtered", table)
         return build.result("filtered", {})

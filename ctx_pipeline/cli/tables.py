@@ -13,6 +13,7 @@ from ctx_pipeline.cli.views import (
     Grid,
     Words,
     cell,
+    error_words,
     number,
     short,
     way_in,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         ContextDecisionTrace,
         ContextSnapshot,
         DiffEntry,
-        FileError,
         IndexPin,
         LifecycleEvent,
         RetireReport,
@@ -49,8 +49,6 @@ Hint = Callable[..., str]
 
 HASH_CHARS = 16
 """Characters of a content hash in tables."""
-SHOWN_ERRORS = 50
-"""Errors of files that a build names on screen; `--json` has them all."""
 
 
 def moment(value: datetime | None) -> str:
@@ -111,9 +109,9 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
     lost = [error for error in report.errors if error.code not in LOADED_ALL_THE_SAME]
     noted = [error for error in report.errors if error.code in LOADED_ALL_THE_SAME]
     if lost:
-        blocks.append(_errors(f"Not loaded: {len(lost)}; everything else is", lost, hint))
+        blocks.append(error_words(f"Not loaded: {len(lost)}; everything else is", lost, hint))
     if noted:
-        blocks.append(_errors(f"Loaded, but not as it stands there: {len(noted)}", noted, hint))
+        blocks.append(error_words(f"Loaded, but not as it stands there: {len(noted)}", noted, hint))
     blocks.append(
         Words(
             f"{number(report.items)} live items, {number(report.embedded)} embedded, {number(report.reused)} reused, "
@@ -121,16 +119,6 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
         )
     )
     return [*blocks, *pin_blocks(report, hint)]
-
-
-def _errors(title: str, errors: Sequence[FileError], hint: Hint) -> Words:
-    lines = [
-        f"  {_place(error)} {error.code.value}: {cell(error.message)}"
-        for error in errors[:SHOWN_ERRORS]
-    ]
-    more = len(errors) - SHOWN_ERRORS
-    tail = [f"  and {more} more: {hint('build', '--json')}"] if more > 0 else []
-    return Words("\n".join([title, *lines, *tail]), "yellow")
 
 
 def artifact_words(report: BuildReport) -> str:
@@ -242,10 +230,6 @@ def index_change_view(change: IndexChange, hint: Hint) -> list[Block]:
         ", as before" if same else f", before {change.before[:HASH_CHARS]}"
     )
     return [Words(words), *([pin_words(change.pin, hint)] if change.pin else [])]
-
-
-def _place(error: FileError) -> str:
-    return cell(error.path) if error.line is None else f"{cell(error.path)}:{error.line}"
 
 
 def backfill_view(report: BackfillReport) -> list[Block]:

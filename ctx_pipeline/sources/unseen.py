@@ -52,29 +52,27 @@ def without_unseen(batch: SourceReading) -> SourceReading:
     return replace(batch, items=tuple(items), errors=(*batch.errors, *errors), units=units)
 
 
-def _texts(item: ContextItem) -> tuple[str, ...]:
+def _names(item: ContextItem) -> tuple[str, ...]:
     where = item.provenance.locator
-    names = (item.item_id, item.version, item.subject or "", item.title, where.url or "")
-    return (
-        item.content or "",
-        *names,
-        *item.synonyms,
-        *where.heading_path,
-        *item.depends_on,
-        *item.supersedes,
-    )
+    names = (item.item_id, item.version, item.title, item.subject or "", where.url or "")
+    return (*names, *item.depends_on, *item.supersedes)
 
 
 def _found(item: ContextItem) -> list[str]:
-    """Return the characters of an item that are not legible, each as often as it stands there."""
-    found = [text[at] for text in _texts(item) for at in unreadable(text)]
+    """Return the characters of an item that are not legible, each as often as it stands there.
+
+    U+FFFD stands for what was no text. In a name, and in what describes a database, it is in plain
+    sight and nobody can remove it.
+    """
+    texts = (item.content or "", *item.synonyms, *item.provenance.locator.heading_path)
+    found = [text[at] for text in texts for at in unreadable(text)]
+    if item.kind is ItemKind.SCHEMA:
+        found = [char for char in found if char != "\ufffd"]
+    found += [name[at] for name in _names(item) for at in unreadable(name) if name[at] != "\ufffd"]
     if item.kind is ItemKind.TOOL and "\\u" in (item.content or ""):
         # JSON escapes control characters: a provider's parser brings them back.
-        found += [
-            char
-            for char in _strings(json.loads(item.content or "null"))
-            if char < " " and unreadable(char)
-        ]
+        content = _strings(json.loads(item.content or "null"))
+        found += [char for char in content if char < " " and unreadable(char)]
     return found
 
 

@@ -99,6 +99,7 @@ def test_bad_lines_are_reported_and_the_others_load(lines):
         (FileCode.BAD_RECORD, 9),
         (FileCode.BAD_JSON, 10),
         (FileCode.BAD_JSON, 11),
+        (FileCode.HIDDEN_CHARACTERS, 12),
     ]
 
 
@@ -173,7 +174,7 @@ def test_only_line_feeds_end_a_line(read, tmp_path):
         file.write(b'\r\n{"id": "n", "text": "\xff"}\r\n{"id": "o", "text": "t"}')
     batch = read("memories", "m.jsonl")
     assert [item.item_id for item in batch.items] == ["memory:src/m", "memory:src/o"]
-    assert found(batch) == [(FileCode.BAD_JSON, 1)] or found(batch) == [(FileCode.NOT_UTF8, 2)]
+    assert found(batch) == [(FileCode.NOT_UTF8, 2), (FileCode.HIDDEN_CHARACTERS, 1)]
 
 
 @pytest.mark.parametrize(
