@@ -40,13 +40,16 @@ def batch(
     *,
     gone: frozenset[str] = frozenset(),
     source_labels: Mapping[str, ScopeLabel] | None = None,
+    may_widen: frozenset[str] = frozenset(),
 ) -> pa.Table:
     """Label every row with who may see it and when, and index its terms under that label in directory `lexical`.
 
     `terms` is the `terms_table` of the rows, `gone` are sources that the project no longer has, `source_labels` what
-    each source grants today. Returns the table of `label_table`.
+    each source grants today, which bounds its items but for those of `may_widen`. Returns the table of `label_table`.
     """
-    table, columns = label_table(rows, patches, gone=gone, source_labels=source_labels)
+    table, columns = label_table(
+        rows, patches, gone=gone, source_labels=source_labels, may_widen=may_widen
+    )
     _, tenants = labels_of(table)
     build_lexical(
         lexical,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import ContextItem, ItemKind
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
+from ctx_pipeline.text import legible
 from ctx_pipeline.tools.compact import compact_tool
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def render_item(item: ContextItem) -> Blocks:
     )
     blocks = make_blocks(labels, content)
     if item.kind is ItemKind.TOOL:
+        content = legible(content)
         short = compact_tool(content)
         return Blocks(
             full=content + "\n",
