@@ -25,7 +25,7 @@ from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
 from ctx_pipeline.index.rows import Row, latest_versions, make_rows, tenant_slices
 from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
-from ctx_pipeline.stages.rank.serve import SourceFacts
+from ctx_pipeline.stages.rank.batch import SourceFacts
 from ctx_pipeline.text import canonical_json, short_hash
 from ctx_pipeline.times import utc_now
 from ctx_pipeline.workspace import open_ledger, state_folder
@@ -178,7 +178,7 @@ class Pipeline:
                 now,
                 confirmed_by=confirmed_by,
                 record=record,
-                ceiling=self._ceiling(source, batch),
+                ceiling=self._ceiling(source),
                 remember=file.save,
             )
             self._note_grants(source)
@@ -196,12 +196,10 @@ class Pipeline:
         )
         return report
 
-    def _ceiling(
-        self, source: SourceConfig, batch: SourceReading
-    ) -> Callable[[ContextItem], ContextItem] | None:
+    def _ceiling(self, source: SourceConfig) -> Callable[[ContextItem], ContextItem] | None:
         """Return what narrows items to what a source grants today; None when its grants are those of its last reading.
 
-        A record may name a tenant of its own: it stays there while the source has something of that tenant.
+        A record may name a tenant that the source writes for: it stays there while the source names that tenant.
         """
         from ctx_pipeline.security.narrowing import narrowed
         from ctx_pipeline.sources.origin import Origin
@@ -210,12 +208,10 @@ class Pipeline:
         if file.is_file() and file.read_text(encoding="utf-8") == self._grants(source):
             return None
         origin = Origin.of(source, tenant=self.config.project.tenant)
-        tenants = {item.scope.tenant for item in batch.items} | {
-            known.tenant for known in batch.kept
-        }
 
         def ceiling(item: ContextItem) -> ContextItem:
-            tenant = item.scope.tenant if item.scope.tenant in tenants else origin.scope.tenant
+            own = item.scope.tenant
+            tenant = own if own in source.tenants else origin.scope.tenant
             scope = origin.scope.model_copy(update={"tenant": tenant})
             return narrowed(item, scope, source.sensitivity, origin.trust)
 
@@ -238,10 +234,9 @@ class Pipeline:
 
         origin = Origin.of(source, tenant=self.config.project.tenant)
         sensitivity = None if source.sensitivity is None else source.sensitivity.value
-        return short_hash(
-            canonical_json([origin.scope.model_dump(mode="json"), sensitivity, origin.trust.value]),
-            32,
-        )
+        beyond = [source.may_widen, sorted(source.tenants)]
+        grants = [origin.scope.model_dump(mode="json"), sensitivity, origin.trust.value, beyond]
+        return short_hash(canonical_json(grants), 32)
 
     def source_facts(self) -> list[SourceFacts]:
         """Return what the stages know of each source, in the order of `ctx.toml`."""
@@ -300,6 +295,7 @@ class Pipeline:
             "claims": CLAIMS_VERSION,
             **({"phases": phases} if (phases := self._phases()) else {}),
             "grants": [asdict(label) for label in self._source_labels().values()],
+            "beyond": [[s.may_widen, sorted(s.tenants)] for s in self.config.sources],
         }
         sequence, head = self.store.head()
         return Generation(
@@ -345,7 +341,7 @@ class Pipeline:
         """Write identities, dependencies and vectors; embed what has not been embedded before."""
         from ctx_pipeline.index.embedder import embedding_text
         from ctx_pipeline.index.store import ensure_embeddings
-        from ctx_pipeline.stages.discover import serve as discover
+        from ctx_pipeline.stages.discover import batch as discover
 
         self._started = self.generation()
         self._require_current_ledger(self._started)
@@ -387,6 +383,7 @@ class Pipeline:
                 build.staging.lexical_directory(),
                 gone=self._gone(build.rows),
                 source_labels=self._source_labels(),
+                may_widen=frozenset(s.name for s in self.config.sources if s.may_widen),
             )
             build.staging.write("filtered", table)
         return build.result("filtered", {})
@@ -394,8 +391,8 @@ class Pipeline:
     def ranked_items(self) -> StageResult:
         """Write the ranking features that no request changes, and which claims contradict each other."""
         from ctx_pipeline.claims.extract import claims_table
+        from ctx_pipeline.stages.rank import batch as rank
         from ctx_pipeline.stages.rank import conflicts, duplicates
-        from ctx_pipeline.stages.rank import serve as rank
 
         build = self._inputs()
         if not build.has("claims"):
@@ -416,7 +413,7 @@ class Pipeline:
         """Write every rendition of every row, and what is known of tools beside their text."""
         from ctx_pipeline.language.tokens import count_many
         from ctx_pipeline.stages import routing
-        from ctx_pipeline.stages.transform import serve as transform
+        from ctx_pipeline.stages.transform import batch as transform
 
         build = self._inputs()
         if not build.has("transformed", "tools"):
@@ -440,7 +437,7 @@ class Pipeline:
         """Write the exact token counts of every rendition."""
         from ctx_pipeline.language.tokens import count_many
         from ctx_pipeline.stages import routing
-        from ctx_pipeline.stages.budget import serve as budget
+        from ctx_pipeline.stages.budget import batch as budget
 
         build = self._inputs()
         if not build.has("budgeted"):

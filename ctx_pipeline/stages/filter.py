@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ctx_pipeline.contracts import Exclusion
 from ctx_pipeline.index.labels import is_current, label_table, labels_of
 from ctx_pipeline.index.lexical import LexicalRow, build_lexical
 from ctx_pipeline.index.overlay import ItemKey, Patch
@@ -21,7 +23,7 @@ from ctx_pipeline.security.visibility import (
     Viewer,
     code_of,
 )
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, UNDECIDED, Candidate, Judged, Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,13 +41,16 @@ def batch(
     *,
     gone: frozenset[str] = frozenset(),
     source_labels: Mapping[str, ScopeLabel] | None = None,
+    may_widen: frozenset[str] = frozenset(),
 ) -> pa.Table:
     """Label every row with who may see it and when, and index its terms under that label in directory `lexical`.
 
     `terms` is the `terms_table` of the rows, `gone` are sources that the project no longer has, `source_labels` what
-    each source grants today. Returns the table of `label_table`.
+    each source grants today, which bounds its items but for those of `may_widen`. Returns the table of `label_table`.
     """
-    table, columns = label_table(rows, patches, gone=gone, source_labels=source_labels)
+    table, columns = label_table(
+        rows, patches, gone=gone, source_labels=source_labels, may_widen=may_widen
+    )
     _, tenants = labels_of(table)
     build_lexical(
         lexical,
@@ -87,25 +92,22 @@ def _by_label(
 
 def serve(
     candidates: Sequence[Candidate], view: ServingView, viewer: Viewer, clock: Clock
-) -> list[Candidate]:
+) -> Judged:
     """Judge every indexed candidate again, whatever found it.
 
-    A candidate that a permission rule denies, or that was forgotten, is dropped without a trace of its name. One that
-    time or an event rules out stays with its code, but without its title, which may quote its content. What came with
-    the request belongs to the caller and passes.
+    A candidate that a permission rule denies, or that was forgotten, is dropped without a trace of
+    its name. One that time or an event rules out stays with its code, but without its title, which
+    may quote its content. What came with the request belongs to the caller and passes.
     """
     indexed = np.fromiter((c.row for c in candidates if c.row != REQUEST_ROW), np.intp)
     numbers = iter(view.codes(indexed, viewer, clock).tolist())
-    kept: list[Candidate] = []
+    verdicts: dict[Candidate, Verdict] = {}
     for candidate in candidates:
-        if candidate.row == REQUEST_ROW:
-            kept.append(candidate)
-            continue
-        code = code_of(next(numbers))
-        if code in UNNAMED_CODES:
-            continue
-        candidate.excluded = code
-        if code is not None:
-            candidate.title = ""
-        kept.append(candidate)
-    return kept
+        code = None if candidate.row == REQUEST_ROW else code_of(next(numbers))
+        if candidate.left_out is not None:
+            verdicts[candidate] = UNDECIDED.out(Exclusion.OVER_BUDGET, candidate.left_out)
+        elif code is None:
+            verdicts[candidate] = UNDECIDED
+        elif code not in UNNAMED_CODES:
+            verdicts[replace(candidate, title="")] = UNDECIDED.out(code)
+    return Judged(list(verdicts), verdicts)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ctx_pipeline.contracts import ContextRequest, Exclusion, Message
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Judged
 from ctx_pipeline.stages.messages import CallName, answers_of, calls_of
 
 HISTORY = "history"
@@ -18,25 +18,21 @@ PAIRED_BY_PLACE = "paired_by_place"
 """Way of being found of a result that was paired by its place."""
 
 
-def leave_out_unpaired(candidates: Sequence[Candidate], request: ContextRequest) -> None:
-    """Exclude the messages that no model accepts in a conversation, each with what it lacks."""
+def leave_out_unpaired(judged: Judged, request: ContextRequest) -> Judged:
+    """Leave out the messages that no model accepts in a conversation, each with what it lacks."""
     messages = {
-        candidate.order: candidate
-        for candidate in candidates
-        if candidate.section == HISTORY
-        and candidate.row == REQUEST_ROW
-        and candidate.excluded is None
+        c.order: c
+        for c in judged.candidates
+        if c.section == HISTORY and c.row == REQUEST_ROW and c.left_out is None
     }
-    if not messages:
-        return
-    first = min(messages)
-    for number, lack in unpaired_messages(request, first).items():
-        if number in messages:
-            messages[number].excluded = Exclusion.GATE_REMOVED
-            messages[number].counterfactual = lack
-    for number in repaired_messages(request, first):
-        if number in messages:
-            messages[number].discovered_by.append(PAIRED_BY_PLACE)
+    unpaired = unpaired_messages(request, min(messages)) if messages else {}
+    return judged.ruled(
+        {
+            messages[number]: judged.verdicts[messages[number]].out(Exclusion.GATE_REMOVED, lack)
+            for number, lack in unpaired.items()
+            if number in messages
+        }
+    )
 
 
 def message_groups(request: ContextRequest, first: int = 0) -> list[list[int]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, islice
 
 from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, PackWarning, Rendition
-from ctx_pipeline.stages.candidates import GLOSSARY, REQUEST_SOURCE, Candidate
+from ctx_pipeline.stages.candidates import GLOSSARY, REQUEST_SOURCE, Candidate, Judged, Verdict
 from ctx_pipeline.stages.history import HISTORY, repaired_messages
 
 MAX_NAMED = 8
@@ -17,40 +17,41 @@ _OBSERVATIONS = "observations"
 _METRIC, _SCHEMA = ItemKind.METRIC.value, ItemKind.SCHEMA.value
 
 
-def part_warnings(
-    candidates: Sequence[Candidate], request: ContextRequest
-) -> tuple[PackWarning, ...]:
+def part_warnings(judged: Judged, request: ContextRequest) -> tuple[PackWarning, ...]:
     """Return what the caller should know of the messages and observations of a request."""
-    sent = [c for c in candidates if c.source == REQUEST_SOURCE and not c.protected]
-    cut = [c for c in sent if c.selected and c.rendition is Rendition.COMPACT and c.cuts]
-    seen = [c for c in sent if c.section == _OBSERVATIONS]
-    gone = [c for c in seen if _is_gone(c)]
+    verdicts = judged.verdicts
+    sent = [c for c in judged.candidates if c.source == REQUEST_SOURCE and not c.protected]
+    cut = [c for c in sent if verdicts[c].cut is not None]
+    gone = [c for c in sent if c.section == _OBSERVATIONS and _is_gone(c, verdicts[c])]
     messages = [c for c in sent if c.section == HISTORY]
-    refused = [c for c in messages if c.excluded is Exclusion.GATE_REMOVED]
+    left_out = [c for c in messages if verdicts[c].excluded is Exclusion.OVER_BUDGET]
+    refused = [c for c in messages if verdicts[c].excluded is Exclusion.GATE_REMOVED]
     by_order = {c.order: c for c in messages if c.order >= 0}
     return (
-        *_each(CUT, cut, _cut_message),
-        *_each(DROPPED, gone, lambda c: f"{_name(c)} is not shown: {_why(c)}"),
-        *_left_out([c for c in messages if c.excluded is Exclusion.OVER_BUDGET]),
-        *_each(DROPPED, refused, lambda c: f"{_name(c)} is not shown: {c.counterfactual}"),
+        *_each(CUT, cut, lambda c: _cut_message(c, verdicts[c])),
+        *_each(DROPPED, gone, lambda c: f"{_name(c)} is not shown: {_why(c, verdicts[c])}"),
+        *_left_out(left_out),
+        *_each(
+            DROPPED, refused, lambda c: f"{_name(c)} is not shown: {verdicts[c].counterfactual}"
+        ),
         *_repairs(by_order, request),
     )
 
 
-def grain_warnings(candidates: Sequence[Candidate]) -> tuple[PackWarning, ...]:
+def grain_warnings(judged: Judged) -> tuple[PackWarning, ...]:
     """Say where a request names metrics that are computed from different tables.
 
     Metrics of one table, or with a table in common, have rows in common to be counted by.
     """
     tables = {
         candidate.row: candidate.item_id
-        for candidate in candidates
+        for candidate in judged.candidates
         if candidate.row >= 0 and candidate.kind == _SCHEMA
     }
     named = [
         (candidate, frozenset(row for row in candidate.needs if row in tables))
-        for candidate in candidates
-        if candidate.selected and candidate.kind == _METRIC and GLOSSARY in candidate.discovered_by
+        for candidate in judged.selected()
+        if candidate.kind == _METRIC and GLOSSARY in candidate.discovered_by
     ]
     apart = [
         (one, other)
@@ -68,11 +69,11 @@ def grain_warnings(candidates: Sequence[Candidate]) -> tuple[PackWarning, ...]:
     )
 
 
-def _is_gone(candidate: Candidate) -> bool:
+def _is_gone(candidate: Candidate, verdict: Verdict) -> bool:
     """Tell whether nothing of it is shown: neither itself nor one that says nearly the same."""
     if candidate.parent is not None:
         return False
-    return not candidate.selected or candidate.rendition is Rendition.POINTER
+    return not verdict.selected or verdict.rendition is Rendition.POINTER
 
 
 def _name(candidate: Candidate) -> str:
@@ -80,15 +81,15 @@ def _name(candidate: Candidate) -> str:
     return f"{kind} {name}"
 
 
-def _why(candidate: Candidate) -> str:
-    if candidate.excluded is not None and candidate.excluded is not Exclusion.OVER_BUDGET:
-        return candidate.excluded.value
+def _why(candidate: Candidate, verdict: Verdict) -> str:
+    if verdict.excluded is not None and verdict.excluded is not Exclusion.OVER_BUDGET:
+        return verdict.excluded.value
     return f"its {candidate.tokens[0]:,} tokens do not fit"
 
 
-def _cut_message(candidate: Candidate) -> str:
+def _cut_message(candidate: Candidate, verdict: Verdict) -> str:
     return (
-        f"{_name(candidate)} is cut to {candidate.cost:,} of its {candidate.tokens[0]:,} tokens: "
+        f"{_name(candidate)} is cut to {verdict.cost(candidate):,} of its {candidate.tokens[0]:,} tokens: "
         "its start, its end and what stands out are shown, and what was left out is said"
     )
 

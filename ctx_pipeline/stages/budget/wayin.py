@@ -40,18 +40,21 @@ class _Claim:
     """The most that showing all of it may add."""
 
 
-def explain_out(options: Sequence[Option], window: Window, first: frozenset[str]) -> None:
-    """Say of every option that did not fit what would have let it in.
+def explain_out(
+    options: Sequence[Option], window: Window, first: frozenset[str]
+) -> dict[Candidate, str]:
+    """Return what would have let in what did not fit.
 
     More room goes to what asks for it more strongly, so an item lacks its own price and what all of those would take
     first. `first` names the kinds and times of loading that are served before anything is weighed.
     """
     if all(option.taken >= 0 for option in options):
-        return
+        return {}
     claims = _claims(options, window)
     before = _before(claims, options, first)
     growing = sum(_growth(candidate, window) for candidate in window.first) - window.left
     totals: list[int] = (before @ [claim.tokens for claim in claims] + growing).tolist()
+    found: dict[Candidate, str] = {}
     for place, claim in enumerate(claims):
         option = options[claim.number]
         if option.taken < 0:
@@ -60,12 +63,11 @@ def explain_out(options: Sequence[Option], window: Window, first: frozenset[str]
             ahead = zip(claims, before[place].tolist(), strict=True) if pays else ()
             others = [options[other.number] for other, served in ahead if served]
             lacks = _lacks(claim.price + totals[place], claim.price, brought, others, window)
-            for member in option.members:
-                member.counterfactual = lacks
+            found.update(dict.fromkeys(option.members, lacks))
     for option in options[EXPLAINED_MESSAGES:]:
         if option.section == HISTORY and option.taken < 0:
-            for member in option.members:
-                member.counterfactual = "a window that holds all messages after it"
+            found.update(dict.fromkeys(option.members, "a window that holds all messages after it"))
+    return found
 
 
 def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
@@ -143,9 +145,11 @@ def _before(
 
 def _growth(candidate: Candidate, window: Window) -> int:
     """Return what something taken before anything is weighed would take more, if there were room."""
-    if candidate.protected or candidate.rendition is None:
+    verdict = window.verdicts[candidate]
+    if candidate.protected or verdict.rendition is None:
         return 0
-    return max(tokens for _, tokens in choices_of(candidate, candidate.tokens[0])) - candidate.cost
+    most = max(tokens for _, tokens in choices_of(candidate, candidate.tokens[0]))
+    return most - verdict.cost(candidate)
 
 
 def _lacks(

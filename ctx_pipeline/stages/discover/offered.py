@@ -59,7 +59,7 @@ def offered_tools(request: ContextRequest, tokens_of: Callable[[str], int]) -> l
                 tokens=(tokens_of(full), 0 if compact is None else tokens_of(compact), 0),
                 blocks=Blocks(full=full, compact=compact, pointer=""),
                 order=number,
-                discovered_by=[REQUEST_SOURCE],
+                discovered_by=(REQUEST_SOURCE,),
             )
         )
     return made

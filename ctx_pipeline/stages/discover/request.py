@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Observation, Trust
+from ctx_pipeline.contracts import ContextRequest, ItemKind, Observation, Trust
 from ctx_pipeline.stages.blocks import BlockLabels, cut_block, sent_blocks, time_text
 from ctx_pipeline.stages.candidates import REQUEST_SOURCE, Candidate, Cut
-from ctx_pipeline.stages.discover.clusters import cluster_observations
+from ctx_pipeline.stages.discover.clusters import clustered
 from ctx_pipeline.stages.discover.offered import offered_tools
+from ctx_pipeline.stages.history import PAIRED_BY_PLACE, repaired_messages
 from ctx_pipeline.stages.messages import message_text
 from ctx_pipeline.stages.transform.shorten import LongText
 from ctx_pipeline.text import canonical_json, short_hash
@@ -66,6 +67,15 @@ class _Sent:
     labels: BlockLabels
     text: str
 
+    def cut_short(self) -> _Sent:
+        """Return the part as one that may not be shown whole."""
+        return replace(self, candidate=replace(self.candidate, whole=False))
+
+    def paired_by_place(self) -> _Sent:
+        """Return the part with how it was found."""
+        found_by = (*self.candidate.discovered_by, PAIRED_BY_PLACE)
+        return replace(self, candidate=replace(self.candidate, discovered_by=found_by))
+
 
 def request_candidates(
     request: ContextRequest, tokens_of: CountTokens, room: Room = NO_LIMITS
@@ -104,10 +114,12 @@ def request_candidates(
                 order=1,
             )
         )
-    sent = [*_messages(request, tokens_of, room, made), *_observations(request, tokens_of, room)]
-    _add_cuts(sent, tokens_of, room)
-    made.extend(part.candidate for part in sent)
-    cluster_observations(made, request, tokens_of)
+    messages = _messages(request, tokens_of, room, made)
+    observations = _observations(request, tokens_of, room)
+    tight = sum(part.candidate.tokens[0] for part in (*messages, *observations)) > room.window // 2
+    made.extend(_with_cuts(part, tokens_of, room, tight=tight) for part in messages)
+    seen = [_with_cuts(part, tokens_of, room, tight=tight) for part in observations]
+    made.extend(clustered(seen, request, tokens_of))
     made.extend(offered_tools(request, tokens_of))
     goal = _goal_text(request)
     if goal:
@@ -118,8 +130,7 @@ def request_candidates(
 def notice(name: str, text: str, tokens_of: CountTokens) -> Candidate:
     """Tell the model something of the call itself: always shown, except where it does not fit beside the rest."""
     item = _request_item(ItemKind.STATE, name, "state", text, tokens_of, order=1)
-    item.spare = True
-    return item
+    return replace(item, spare=True)
 
 
 def _unused(name: str, names: set[str]) -> str:
@@ -189,7 +200,7 @@ def _sent(
         whole=whole,
         blocks=blocks,
         order=order,
-        discovered_by=[REQUEST_SOURCE],
+        discovered_by=(REQUEST_SOURCE,),
     )
     return _Sent(candidate, labels, text)
 
@@ -217,14 +228,18 @@ def _messages(
             order=first,
             room=room,
         )
+        if message.role == "tool" and part.candidate.tokens[0] > room.most_observation:
+            part = part.cut_short()
         candidate = part.candidate
-        if message.role == "tool" and candidate.tokens[0] > room.most_observation:
-            candidate.whole = False
         tokens += min(
             candidate.tokens[0], room.window if candidate.whole else room.most_observation
         )
         kept.append(part)
-    return kept[::-1]
+    repaired = repaired_messages(request, first)
+    return [
+        part.paired_by_place() if part.candidate.order in repaired else part
+        for part in reversed(kept)
+    ]
 
 
 def _folded(request: ContextRequest, number: int) -> Candidate:
@@ -243,9 +258,8 @@ def _folded(request: ContextRequest, number: int) -> Candidate:
         trust=Trust.USER.value,
         tokens=(characters // CHARS_A_TOKEN, 0, 0),
         order=-1,
-        excluded=Exclusion.OVER_BUDGET,
-        discovered_by=[REQUEST_SOURCE],
-        counterfactual="a larger window or a later deadline, or a summary of them",
+        discovered_by=(REQUEST_SOURCE,),
+        left_out="a larger window or a later deadline, or a summary of them",
     )
 
 
@@ -271,19 +285,19 @@ def _times(seen: Observation) -> tuple[tuple[str, str], ...]:
     return () if seen.observed_at is None else (("observed", time_text(seen.observed_at)),)
 
 
-def _add_cuts(sent: list[_Sent], tokens_of: CountTokens, room: Room) -> None:
+def _with_cuts(part: _Sent, tokens_of: CountTokens, room: Room, *, tight: bool) -> Candidate:
     """Offer in smaller sizes what may not be shown whole, and what is long where not all parts fit."""
-    tight = sum(part.candidate.tokens[0] for part in sent) > room.window // 2
-    for part in sent:
-        candidate = part.candidate
-        full = candidate.tokens[0]
-        if candidate.section == _OBSERVATIONS and full > room.most_observation:
-            candidate.whole = False
-        if candidate.whole and not (tight and full > max(2 * LEAST_CUT, room.window * LONG_SHARE)):
-            continue
-        limited = not candidate.whole or candidate.section == _OBSERVATIONS
-        most = min(room.most_observation if limited else full, room.window, int(full * CUT_SHARE))
-        candidate.cuts = _cuts(part, most, tokens_of, room, several=tight)
+    candidate = part.candidate
+    full = candidate.tokens[0]
+    seen = candidate.section == _OBSERVATIONS
+    whole = candidate.whole and not (seen and full > room.most_observation)
+    if whole and not (tight and full > max(2 * LEAST_CUT, room.window * LONG_SHARE)):
+        return candidate
+    most = min(
+        room.most_observation if seen or not whole else full, room.window, int(full * CUT_SHARE)
+    )
+    cuts = _cuts(part, most, tokens_of, room, several=tight)
+    return replace(candidate, whole=whole, cuts=cuts)
 
 
 def _cuts(

@@ -1,4 +1,4 @@
-"""Discover: what might help this call. The batch half writes identities, vectors and the dependency graph."""
+"""Discover: what might help this call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, WhenToLoad
-from ctx_pipeline.index.relations import related_rows
-from ctx_pipeline.index.rows import Row, edges, subjects
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.candidates import GLOSSARY, Candidate
@@ -30,9 +28,7 @@ from ctx_pipeline.stages.discover.request import (
 from ctx_pipeline.stages.sections import TOOLS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ctx_pipeline.index.reader import Floats, Rows, ServingView
+    from ctx_pipeline.index.reader import Rows, ServingView
 
 NEIGHBOUR_DEPTH = 2
 """Steps along the dependency graph: metric -> table -> its base."""
@@ -58,51 +54,9 @@ VECTOR, LEXICAL, DEPENDENCY, RELATED = "vector", "lexical", "dependency", "relat
 class Discovered:
     """Candidates by where they came from, how many rows permission rules removed, and the periods of the request."""
 
-    candidates: list[Candidate]
+    candidates: Sequence[Candidate]
     denied: dict[Exclusion, int]
     periods: tuple[Period, ...] = ()
-
-
-def batch(rows: Sequence[Row]) -> pa.Table:
-    """Return what identifies each row and what it is connected to.
-
-    Columns: tenant, item_id, version, title, subject_name, subject (its number, -1 for none), chain, edges (rows it
-    needs), related (rows that might help beside it), forms (names it is asked for by).
-    """
-    import pyarrow as pa
-
-    numbers, _ = subjects(rows)
-    needed = edges(rows)
-    row_lists = pa.list_(pa.field("item", pa.int32()))
-    return pa.table(
-        {
-            "tenant": pa.array([row.tenant for row in rows], pa.large_string()),
-            "item_id": pa.array([row.item_id for row in rows], pa.large_string()),
-            "version": pa.array([row.version for row in rows], pa.large_string()),
-            "title": pa.array([row.title for row in rows], pa.large_string()),
-            "subject_name": pa.array([row.subject or "" for row in rows], pa.large_string()),
-            "subject": pa.array(numbers, pa.int32()),
-            "chain": pa.array([row.chain for row in rows], pa.int32()),
-            "edges": pa.array(needed, row_lists),
-            "related": pa.array(related_rows(rows, needed), row_lists),
-            "forms": pa.array([row.forms for row in rows], pa.list_(pa.field("item", pa.string()))),
-        }
-    )
-
-
-def vector_table(vectors: Floats) -> pa.Table:
-    """Return the vectors of all rows as one column of fixed-size lists."""
-    import pyarrow as pa
-
-    flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1), pa.float32())
-    return pa.table({"vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
-
-
-def quantised_table(vectors: Floats, rows: Sequence[Row]) -> pa.Table:
-    """Return the small copies of the vectors that searches of large tenants read."""
-    from ctx_pipeline.index import quantised
-
-    return quantised.quantised_table(vectors, rows)
 
 
 def serve(
@@ -121,7 +75,7 @@ def serve(
     """Find everything that might help: proactive items, search hits, their neighbours, other versions, the request.
 
     `queries` are those of `plan_queries` with their vectors. `tokens_of` counts the tokens of a text; `room` is
-    what the parts of the request may take; `calendar` is how time words are counted. Order of the
+    what the parts of the request may take, `calendar` how time words are counted. Order of the
     candidates carries no meaning.
     """
     named = named_terms(queries[0].text, view, viewer, clock)

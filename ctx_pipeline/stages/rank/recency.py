@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.language.terms import query_terms
 from ctx_pipeline.security.visibility import ALWAYS
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
 
 LOOKED_AT = 64
 """Memories, the best first, that are compared with each other."""
@@ -20,38 +20,38 @@ NEAR = 0.5
 _MEMORY = ItemKind.MEMORY.value
 
 
-def lead_with_newer(candidates: Sequence[Candidate]) -> bool:
-    """Give the scores of memories about one thing to them in the order of their times; tell whether any changed.
+def lead_with_newer(judged: Judged) -> Judged:
+    """Give the scores of memories about one thing to them in the order of their times, the newest first.
 
     Expects the order of scores.
     """
-    dated = [
-        candidate
-        for candidate in candidates
-        if candidate.kind == _MEMORY and candidate.dated_at > ALWAYS and candidate.excluded is None
-    ][:LOOKED_AT]
-    words = {id(c): frozenset(query_terms(c.title)) for c in dated}
-    left = list(dated)
-    changed = False
+    verdicts = judged.verdicts
+    dated = [c for c in judged.indexed() if c.kind == _MEMORY and c.dated_at > ALWAYS][:LOOKED_AT]
+    words = {c: frozenset(query_terms(c.title)) for c in dated}
+    left = dated
+    changed: dict[Candidate, Verdict] = {}
     while left:
         best = left[0]
+        least = verdicts[best].score * NEAR
         about = [
-            other
-            for other in left
-            if other.score >= best.score * NEAR
-            and (other is best or _about_one_thing(best, other, words))
+            c
+            for c in left
+            if c is best or (verdicts[c].score >= least and _about_one_thing(best, c, words))
         ]
-        left = [other for other in left if other not in about]
-        scores = [candidate.score for candidate in about]
-        for candidate, score in zip(sorted(about, key=lambda c: -c.dated_at), scores, strict=True):
-            changed = changed or candidate.score != score
-            candidate.score = score
-    return changed
+        left = [c for c in left if c not in about]
+        newest_first = sorted(about, key=lambda c: -c.dated_at)
+        for candidate, holder in zip(newest_first, about, strict=True):
+            if candidate is not holder:
+                score = verdicts[holder].score
+                changed[candidate] = verdicts[candidate]._replace(score=score)
+    return judged.ruled(changed)
 
 
-def _about_one_thing(one: Candidate, other: Candidate, words: dict[int, frozenset[str]]) -> bool:
+def _about_one_thing(
+    one: Candidate, other: Candidate, words: Mapping[Candidate, frozenset[str]]
+) -> bool:
     if one.subject >= 0 and one.subject == other.subject:
         return True
-    ours, theirs = words[id(one)], words[id(other)]
+    ours, theirs = words[one], words[other]
     common = len(ours & theirs)
     return common >= LEAST_WORDS and common >= ALIKE * min(len(ours), len(theirs))

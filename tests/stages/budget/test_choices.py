@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -298,7 +299,9 @@ def test_what_an_item_lacks_is_told_apart_from_what_comes_before_it(tmp_path: Pa
     home = make_project(tmp_path, items, head="[policy]\nmin_relevance = 0.0")
     _, traces = assembled(home, token_budget=700)
     out = [t.counterfactual or "" for t in traces.values() if t.excluded_reason]
-    told = [re.fullmatch(r"\+([\d,]+) tokens: ([\d,]+) for it, ([\d,]+) for .*", text) for text in out]
+    told = [
+        re.fullmatch(r"\+([\d,]+) tokens: ([\d,]+) for it, ([\d,]+) for .*", text) for text in out
+    ]
     sums = [tuple(int(part.replace(",", "")) for part in m.groups()) for m in told if m]
     assert sums
     assert all(short == own + before for short, own, before in sums)
