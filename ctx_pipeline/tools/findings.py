@@ -106,6 +106,9 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     "invalid_schema": ("error", "make it valid JSON Schema (draft 2020-12 unless `$schema` says otherwise)"),
     "schema_not_object": ("error", 'arguments are an object: `"type": "object"`'),
     "unresolved_reference": ("error", "define what `$ref` names, inside the schema"),
+    "unknown_dialect": ("warn", "name a draft of JSON Schema, or leave `$schema` out: draft 2020-12"),
+    "unchecked_schema": ("warn", "make it smaller and flatter, with fewer references and combinations"),
+    "unchecked_pattern": ("info", "write it without lookaround and back references: other engines hang on such, too"),
     "required_unknown": ("error", "define the parameter, or take it out of `required`"),
     "required_described": ("warn", "make `required` and the description say the same"),
     "parameter_without_description": ("warn", "say what to pass, in which form"),
@@ -144,6 +147,7 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     "mixed_scripts": ("error", "write each word in the letters of one script"),
     "data_out": ("error", "take it out: a description must not tell a model to hand data to somebody else"),
     "steers_other_tools": ("warn", "describe this tool alone; when to use which belongs in the agent's instructions"),
+    "unchecked_text": ("error", "make it smaller: what was not looked at may say anything"),
     "secret_value": ("error", "take the secret out, and revoke it"),
 }
 """Severity and fix of every code."""

@@ -12,6 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from ctx_pipeline.tools.findings import LintTool, ToolFinding
+from ctx_pipeline.tools.schema_walk import (
+    MAX_DEPTH,
+    is_within_limits,
+    properties_of,
+    schemas,
+    show_path,
+)
 
 _I = re.IGNORECASE | re.DOTALL
 _INJECTION = tuple(
@@ -70,7 +77,7 @@ _ORDERS = tuple(
         r"\bprefer this (?:tool|function) over (?:all|any|every|other)\b|\bonly (?:tool"
         r"|function) (?:that )?you (?:should|may|need)",
         r"\buse this (?:tool|function)\b.{0,15}\b(?:every|all|any|each|whatever|regardless|always|no matter)\b",
-        r"(?:(?:^|[.!?;]\s*|\n\s*)(?:call|invoke|run|execute|trigger)|(?-i:\b(?:Call|Invoke|Run"
+        r"(?:(?:^|[.!?;]\s*+|\n[^\S\n]*+)(?:call|invoke|run|execute|trigger)|(?-i:\b(?:Call|Invoke|Run"
         r"|Execute)))\s+(?:the\s+)?[`'\"]?[a-z]+_\w+",
         r"\b(?:never|do not|don'?t|stop) (?:use|call|using|calling)\b.{0,20}\b(?:any )?other\b",
         r"\b(?:then|also|afterwards?|additionally|next|finally|first|must|always|please|and)[, ]+(?:you (?:must"
@@ -93,7 +100,8 @@ _SENDING = r"(?:send|post|upload|forward|transmit|exfiltrate|leak|submit|report|
 _DATA_OUT = tuple(
     re.compile(pattern, _I)
     for pattern in (
-        rf"\b{_SENDING}\b.{{0,100}}?(?:https?://|www\.|\bftp://|[\w.+-]+@[\w-]+\.\w+|\bwebhook\b|\b(?:external"
+        rf"\b{_SENDING}\b.{{0,100}}?(?:https?://|www\.|\bftp://|[\w.+-]{{1,64}}@[\w-]{{1,64}}\.\w+|\bwebhook\b"
+        r"|\b(?:external"
         rf"|remote|third[- ]party|our|attacker)"
         r"\b.{0,15}\b(?:server|endpoint|url|site|service|address)\b)",
         rf"\b(?:{_SENDING}|pass|include|put|provide|add|append|attach|insert|embed|encode|paste|dump|read|fetch"
@@ -102,7 +110,7 @@ _DATA_OUT = tuple(
         rf"|sidenote|note|body)\b",
         r"\bexfiltrat\w*",
         r"!\[[^\]]*\]\(\s*https?://",
-        r"(?:发送|上传|提交|转发|传送|上报|泄露|抄送|邮件).{0,40}(?:https?://|[\w.+-]+@[\w-]+\.\w+|外部|第三方|远程|服务器)",
+        r"(?:发送|上传|提交|转发|传送|上报|泄露|抄送|邮件).{0,40}(?:https?://|[\w.+-]{1,64}@[\w-]{1,64}\.\w+|外部|第三方|远程|服务器)",
         r"(?:把|将|附上|附加|包含|填入|读取).{0,20}(?:对话|聊天记录|密码|密钥|凭证|凭据|令牌|系统提示|环境变量|私钥|Cookie|\.env|\.ssh)"
         r".{0,20}(?:发送|传|参数|字段|填|附|上报|一并|到|至)",
         r"(?:~/\.ssh|~/\.aws|id_rsa|/etc/passwd|/etc/shadow|~/\.cursor|\.env\b file)",
@@ -117,7 +125,7 @@ _UNSEEN_MARKUP = re.compile(
     r"<!--.*?(?:-->|$)|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|color\s*:\s*(?:white|transparent)",
     _I,
 )
-_PADDING = re.compile(r"\S[^\S\n]{40,}\S|\S(?:[^\S\n]*\n){12,}[^\S\n]*\S")
+_PADDING = re.compile(r"\S[^\S\n]{40,}+\S|\S(?:[^\S\n]*+\n){12,}+[^\S\n]*+\S")
 _ENCODED = re.compile(
     r"(?<![\w/+])[A-Za-z0-9+/]{80,}={0,2}(?![\w/+])|(?:\\x[0-9a-f]{2}){10,}|(?:%[0-9a-f]{2}){12,}", re.IGNORECASE
 )
@@ -127,14 +135,14 @@ _SECRETS = tuple(
     for pattern in (
         r"\b(?:AKIA|ASIA)[0-9A-Z]{12,}\b",
         r"\bgh[pousr]_[A-Za-z0-9]{16,}\b|\bgithub_pat_\w{20,}",
-        r"\bsk-(?:[a-z]+-)*[A-Za-z0-9_-]{12,}\b|\b[sr]k_(?:live|test)_[A-Za-z0-9]{10,}",
+        r"\bsk-(?:[a-z]{1,20}-){0,4}[A-Za-z0-9_-]{12,}+|\b[sr]k_(?:live|test)_[A-Za-z0-9]{10,}",
         r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
         r"\bAIza[0-9A-Za-z_-]{20,}",
         r"\bglpat-[\w-]{16,}|\bnpm_[A-Za-z0-9]{20,}|\bhf_[A-Za-z0-9]{20,}|\bdop_v1_[a-f0-9]{20,}"
-        r"|\bSG\.[\w-]{16,}\.[\w-]{16,}",
-        r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}",
+        r"|\bSG\.[\w-]{16,}+\.[\w-]{16,}+",
+        r"\beyJ[\w-]{8,}+\.eyJ[\w-]{8,}+\.[\w-]{8,}+",
         r"-----BEGIN [A-Z ]*PRIVATE KEY",
-        r"\b[a-z][a-z0-9+.-]*://[^\s/:@<>{}$]+:[^\s/@<>{}$]{3,}@",
+        r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@<>{}$]{1,200}:[^\s/@<>{}$]{3,200}@",
         r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}",
         r"(?i)\b(?:api[_ -]?key|secret(?:[_ -]?key)?|access[_ -]?token|auth[_ -]?token|password|passwd"
         r"|pwd)\b\s*(?:is|=|:|：)\s*"
@@ -146,22 +154,57 @@ _SECRET_NAME = re.compile(
     r"|bearer|access_?token|auth_?token)"
     r"(?:$|[_-])|(?:apiKey|accessToken|authToken|clientSecret|privateKey|secretKey)|密码|密钥|令牌"
 )
+SECRET_CHARS = 200
+"""What is looked at of a value that may be a secret."""
 _NO_SECRET = re.compile(
     r"(?i)^$|^[x*.•-]+$|your|example|placeholder|changeme|<.*>|\{.*\}|\$|^(?:none|null|test|string|secret|token"
     r"|password)$|xxx"
 )
 
 
+WINDOW_CHARS, WINDOW_STEP = 8_192, 7_680
+"""A longer text is looked at in parts of this size, which overlap: no pattern that matters reaches further."""
+MAX_LOOKED_CHARS = 200_000
+"""Characters of one definition that are looked at; a model is shown a tenth of that."""
+
+
 def safety_findings(tool: LintTool) -> Iterator[ToolFinding]:
     """Look at every text of a definition, wherever it stands; each code is given once, with its first place."""
     seen: set[str] = set()
-    for place, text in _texts(tool.raw, ""):
+    for code, message, place in suspicions(tool.raw):
+        seen.add(code)
+        yield tool.finding(code, message, at=place)
+    if "secret_value" not in seen:
+        yield from _secret_parameters(tool)
+
+
+def suspicions(definition: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield what is suspicious in the texts of a definition: code, words and first place of each code.
+
+    Names of keys are texts, too. What lies beyond `MAX_LOOKED_CHARS` is not looked at, and told.
+    """
+    seen: set[str] = set()
+    looked = 0
+    if not is_within_limits(definition):
+        yield "unchecked_text", f"it has too many parts, or is nested more than {MAX_DEPTH} deep", ""
+        return
+    for place, text in _texts(definition, ""):
+        looked += len(text)
+        if looked > MAX_LOOKED_CHARS:
+            yield "unchecked_text", f"it has more than {MAX_LOOKED_CHARS:,} characters", place
+            return
         for code, message in _of_text(text):
             if code not in seen:
                 seen.add(code)
-                yield tool.finding(code, message, at=place)
-    if "secret_value" not in seen:
-        yield from _secret_parameters(tool)
+                yield code, message, place
+
+
+def _of_text(text: str) -> Iterator[tuple[str, str]]:
+    if len(text) <= WINDOW_CHARS:
+        yield from _of_window(text)
+        return
+    for first in range(0, len(text), WINDOW_STEP):
+        yield from _of_window(text[first : first + WINDOW_CHARS])
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
@@ -180,7 +223,7 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
             yield from _texts(part, f"{place}/{number}")
 
 
-def _of_text(text: str) -> Iterator[tuple[str, str]]:
+def _of_window(text: str) -> Iterator[tuple[str, str]]:
     if len(text) < 4:
         return
     if not text.isascii() or not text.isprintable():
@@ -211,15 +254,16 @@ def _is_mixed(word: str) -> bool:
 
 def _secret_parameters(tool: LintTool) -> Iterator[ToolFinding]:
     """Find values shown for a parameter that is named like a secret."""
-    from ctx_pipeline.tools.schema_walk import properties_of, schemas, show_path
-
-    for path, part in schemas(tool.definition.input_schema or {}):
+    schema = tool.definition.input_schema or {}
+    if not is_within_limits(schema):
+        return
+    for path, part in schemas(schema):
         for name, parameter in properties_of(part).items():
             if not isinstance(parameter, dict) or not _SECRET_NAME.search(name):
                 continue
             shown = cast("dict[str, Any]", parameter)
             values = [shown.get("default"), shown.get("const"), shown.get("example"), *_listed(shown.get("examples"))]
-            if any(isinstance(value, str) and not _NO_SECRET.search(value) for value in values):
+            if any(isinstance(value, str) and not _NO_SECRET.search(value[:SECRET_CHARS]) for value in values):
                 at = show_path(("input_schema", *path, "properties", name))
                 yield tool.finding("secret_value", f"a value is given for {name!r}", at=at)
                 return

@@ -9,9 +9,12 @@ from typing import Any, cast
 
 from ctx_pipeline.text import canonical_json
 from ctx_pipeline.tools.findings import LintTool, ToolFinding
+from ctx_pipeline.tools.lint_values import rule_findings, value_findings
 from ctx_pipeline.tools.schema_walk import (
+    MAX_DEPTH,
     Path,
     Schema,
+    is_within_limits,
     properties_of,
     required_of,
     resolve,
@@ -23,6 +26,8 @@ from ctx_pipeline.tools.words import same_name
 
 OVERSIZE_CHARS = 6_000
 """A longer input schema, as JSON, takes some 1,500 tokens: as much as ten ordinary tools."""
+LOOKED_CHARS = 2_000
+"""What is looked at of the description of a parameter."""
 MAX_LEVELS = 5
 """Objects within objects that a model still fills in well."""
 _TYPING = frozenset({"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef"})
@@ -52,13 +57,6 @@ _SAYS_REQUIRED = re.compile(
     r"^\W*required\b(?!\s+(?:for|when|if|only|unless|with|by))|\(required\)|必填|必须提供", re.IGNORECASE
 )
 _SAYS_OPTIONAL = re.compile(r"^\W*optional\b|\(optional\)|（可选）|\(可选\)|^可选[，,：:。]|选填", re.IGNORECASE)
-_BOUNDS = (
-    ("minimum", "maximum"),
-    ("minLength", "maxLength"),
-    ("minItems", "maxItems"),
-    ("minProperties", "maxProperties"),
-    ("exclusiveMinimum", "exclusiveMaximum"),
-)
 
 
 def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
@@ -67,7 +65,13 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
     if not schema:
         yield tool.finding("missing_schema", "there is no input schema", at="input_schema")
         return
-    broken = list(_invalid(tool, schema))
+    if not is_within_limits(schema):
+        message = (
+            f"the input schema has too many parts, or is nested more than {MAX_DEPTH} deep: it was not looked into"
+        )
+        yield tool.finding("unchecked_schema", message, at="input_schema", severity="error")
+        return
+    broken = list(rule_findings(tool, schema))
     yield from broken
     known = set(types_of(schema)) <= _JSON_TYPES
     if known and types_of(schema) != ("object",) and ("type" in schema or not _COMPOSED & schema.keys()):
@@ -78,7 +82,9 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
     if size > OVERSIZE_CHARS:
         yield tool.finding("oversize_schema", f"the input schema has {size} characters", at="input_schema")
     for path, part in schemas(schema):
-        yield from _part_findings(tool, schema, path, part, valid=not broken)
+        yield from _part_findings(tool, path, part)
+    if not broken:
+        yield from value_findings(tool, schema)
     for name, part in properties_of(schema).items():
         yield from _parameter_findings(tool, schema, name, part)
 
@@ -87,34 +93,7 @@ def _at(path: Path) -> str:
     return show_path(("input_schema", *path))
 
 
-def _invalid(tool: LintTool, schema: Schema) -> Iterator[ToolFinding]:
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-
-    kind: Any = validator_for(schema, default=Draft202012Validator)
-    # The problem nearest to the root, so that the place named is one that somebody wrote.
-    problems: list[Any] = sorted(
-        kind(kind.META_SCHEMA).iter_errors(schema), key=lambda problem: len(problem.absolute_path)
-    )
-    problem = problems[0] if problems else None
-    if problem is not None:
-        place = tuple(problem.absolute_path)
-        message = f"it breaks the rule {'/'.join(map(str, list(problem.absolute_schema_path)[-1:]))!r} of JSON Schema"
-        yield tool.finding("invalid_schema", message, at=_at(place))
-    for path, part in schemas(schema):
-        reference = part.get("$ref")
-        if isinstance(reference, str) and not _leads_somewhere(schema, reference):
-            yield tool.finding("unresolved_reference", "a $ref leads nowhere within the schema", at=_at(path))
-
-
-def _leads_somewhere(schema: Schema, reference: str) -> bool:
-    if reference.startswith("#/") or reference == "#":
-        return resolve(schema, reference) is not None
-    known = {part.get(key) for _, part in schemas(schema) for key in ("$id", "id", "$anchor")}
-    return reference in known or reference.lstrip("#") in known
-
-
-def _part_findings(tool: LintTool, root: Schema, path: Path, part: Schema, *, valid: bool) -> Iterator[ToolFinding]:
+def _part_findings(tool: LintTool, path: Path, part: Schema) -> Iterator[ToolFinding]:
     properties = properties_of(part)
     if not any(step in _PART_OF_ANOTHER for step in path):
         missing = [name for name in required_of(part) if name not in properties]
@@ -133,55 +112,6 @@ def _part_findings(tool: LintTool, root: Schema, path: Path, part: Schema, *, va
         yield tool.finding("deep_schema", f"objects are nested more than {MAX_LEVELS} deep", at=_at(path))
     if "array" in types_of(part) and not {"items", "prefixItems", "contains"} & part.keys():
         yield tool.finding("array_without_items", "nothing says what the list holds", at=_at(path))
-    if valid:
-        yield from _value_findings(tool, root, path, part)
-
-
-def _value_findings(tool: LintTool, root: Schema, path: Path, part: Schema) -> Iterator[ToolFinding]:
-    """Check enum, default, examples and bounds of a schema that is valid as such."""
-    for low, high in _BOUNDS:
-        least, most = part.get(low), part.get(high)
-        if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
-            yield tool.finding("bounds_impossible", f"{low} is above {high}", at=_at((*path, low)))
-    enum: Any = part.get("enum")
-    if isinstance(enum, list):
-        values = [canonical_json(value) for value in cast("list[Any]", enum)]
-        rest = {key: value for key, value in part.items() if key not in ("enum", "default", "examples", "example")}
-        wrong = [value for value in cast("list[Any]", enum) if not _accepts(root, rest, value)]
-        if not values or len(set(values)) < len(values) or wrong:
-            message = "the list of values is empty, repeats one or has one of another type"
-            yield tool.finding("enum_invalid", message, at=_at((*path, "enum")))
-    if "default" in part and not _accepts(root, _without(part, "default"), part["default"]):
-        # A null default says that there is none.
-        severity = "info" if part["default"] is None else None
-        message = "the default is no value that the schema accepts"
-        yield tool.finding("default_invalid", message, at=_at((*path, "default")), severity=severity)
-    shown: Any = part.get("examples", [part["example"]] if "example" in part else [])
-    if isinstance(shown, list) and any(not _accepts(root, part, value) for value in cast("list[Any]", shown)):
-        yield tool.finding(
-            "example_invalid", "an example is no value that the schema accepts", at=_at((*path, "examples"))
-        )
-
-
-def _without(part: Schema, key: str) -> Schema:
-    return {name: value for name, value in part.items() if name != key}
-
-
-def _accepts(root: Schema, part: Schema, value: Any) -> bool:
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import ValidationError
-    from jsonschema.validators import validator_for
-
-    kind: Any = validator_for(root, default=Draft202012Validator)
-    tables = {name: root[name] for name in ("$defs", "definitions") if name in root}
-    try:
-        kind({**tables, **part}).validate(value)
-    except ValidationError:
-        return False
-    except Exception:
-        # A reference to elsewhere, or a pattern of another language: not known to be wrong.
-        return True
-    return True
 
 
 def _parameter_findings(tool: LintTool, root: Schema, name: str, part: Any) -> Iterator[ToolFinding]:
@@ -192,8 +122,10 @@ def _parameter_findings(tool: LintTool, root: Schema, name: str, part: Any) -> I
         return
     parameter = cast("Schema", part)
     target: Any = resolve(root, parameter["$ref"]) if isinstance(parameter.get("$ref"), str) else None
-    words = str(parameter.get("description") or "") or str(cast("Schema", target or {}).get("description") or "")
-    plain = words.strip()
+    said: Any = parameter.get("description") or (
+        cast("Schema", target).get("description") if isinstance(target, dict) else ""
+    )
+    plain = str(said or "").strip()[:LOOKED_CHARS]
     if len(plain) < 3:
         yield tool.finding("parameter_without_description", f"{name!r} is not described", at=at)
     elif same_name(plain) == same_name(name):
