@@ -33,7 +33,7 @@ from ctx_pipeline.contracts.render import SECTION_FOOTER
 from ctx_pipeline.deadline import Deadline
 from ctx_pipeline.errors import GateFailed, InvalidRequest
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages import assemble, budget, conflicts, discover, gate, rank, snapshot, transform
+from ctx_pipeline.stages import assemble, budget, conflicts, discover, gate, rank, routing, snapshot, transform
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.periods import Period
@@ -342,6 +342,7 @@ def _pack(
             *_request_warnings(call),
             *chosen.budgeted.warnings,
             *deadline.warnings,
+            *routing.warnings_of(chosen.candidates, view.reader.tools, policy),
             *_decision_warnings(decision),
             *gate.warnings_of(findings),
         ),

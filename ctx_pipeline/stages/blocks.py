@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ctx_pipeline.contracts.codes import Rendition
 from ctx_pipeline.text import normalise, sha256_hex
 
-RENDITION_VERSION = "2"
+RENDITION_VERSION = "3"
 """Changes whenever the bytes of a rendition change; part of every build's generation."""
 
 COMPACT_CHARS = 480

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ctx_pipeline.contracts.codes import Exclusion, Rendition
@@ -11,6 +12,9 @@ _PLACE = {rendition: place for place, rendition in enumerate(Rendition)}
 
 REQUEST_ROW = -1
 """`Candidate.row` of what came with the request instead of an index."""
+REQUEST_SOURCE = "request"
+"""`Candidate.source` of the same."""
+CountTokens = Callable[[str], int]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +54,10 @@ class Candidate:
     """Exact tokens of the full, compact and pointer renditions; 0 where a rendition does not exist."""
     blocks: Blocks | None = None
     """Renditions of what came with the request."""
+    refusal: str | None = None
+    """Why a tool that came with the request has no form that providers take."""
+    poison: tuple[str, ...] = ()
+    """What the texts of a tool that came with the request try with the model (`tools.poison.POISON`)."""
     order: int = 0
     """Place among the items of its section that keep the caller's order."""
 

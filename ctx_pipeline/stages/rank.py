@@ -145,6 +145,7 @@ def serve(
     alive.sort(key=_best_first)
     _layer_instructions(indexed, request)
     routing.prefer_offered(indexed, request)
+    routing.withhold(alive, view.reader.tools, policy)
     fold_duplicates(indexed)
     fold_near_duplicates(indexed, view.reader)
     left = [c for c in alive if c.excluded is None]

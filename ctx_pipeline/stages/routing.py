@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, ToolRules
+from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, PackWarning, ToolRules
 from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.security.visibility import NEVER, STATE_LIVE, ScopeLabel
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.sections import TOOLS
-from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table, renamed
+from ctx_pipeline.tools.catalogue import UNTRUSTED, CatalogueTool, CountMany, ToolRow, catalogue_table
 from ctx_pipeline.tools.compact import compact_tool
+from ctx_pipeline.tools.provider_form import renamed
 from ctx_pipeline.tools.traits import RISKS
 
 if TYPE_CHECKING:
@@ -162,6 +163,65 @@ def prefer_offered(candidates: Sequence[Candidate], request: ContextRequest) -> 
         if candidate.section == TOOLS and candidate.excluded is None:
             candidate.excluded = Exclusion.LOW_RANK
             candidate.counterfactual = "the request offers its own tools"
+
+
+def withhold(candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy) -> None:
+    """Leave out the tools that no provider takes, and by policy those whose texts work on the model that reads them.
+
+    It comes before equal tools are told apart, so that none of these stands for another.
+    """
+    for candidate in candidates:
+        if candidate.section != TOOLS or candidate.excluded is not None:
+            continue
+        refusal, poison = _faults(candidate, tools)
+        if refusal is not None:
+            candidate.excluded = Exclusion.NOT_ROUTED
+            candidate.counterfactual = f"a form that providers take: {refusal}"
+        elif poison and _is_withheld(candidate, policy.tools):
+            candidate.excluded = Exclusion.NOT_ROUTED
+            why = f"its text works on the model that reads it ({', '.join(poison)})"
+            candidate.counterfactual = f"withheld, {why}: tools.poisoned 'warn' in the policy shows it"
+
+
+def _faults(candidate: Candidate, tools: Mapping[int, ToolRow]) -> tuple[str | None, tuple[str, ...]]:
+    known = tools.get(candidate.row)
+    return (candidate.refusal, candidate.poison) if known is None else (known.refusal, known.poison)
+
+
+def _is_withheld(candidate: Candidate, rules: ToolRules) -> bool:
+    return candidate.trust in UNTRUSTED if rules.poisoned is None else rules.poisoned == "withhold"
+
+
+MAX_WARNINGS = 10
+"""Tools that a pack warns of by name; the others are counted."""
+
+
+def warnings_of(
+    candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy
+) -> tuple[PackWarning, ...]:
+    """Return what a pack says of tools with faults: of those it shows, and of those it left out that fit the task."""
+    best = max((c.features.get("relevance", 0.0) for c in candidates if c.row != REQUEST_ROW), default=0.0)
+    floor = best * policy.min_relevance
+    found: list[PackWarning] = []
+    for candidate in sorted((c for c in candidates if c.section == TOOLS), key=lambda c: (c.item_id, c.version)):
+        refusal, poison = _faults(candidate, tools)
+        fits = max(candidate.features.get("relevance", 0.0), candidate.signal / 2) >= floor
+        left_out = candidate.excluded is Exclusion.NOT_ROUTED and fits
+        codes = ", ".join(poison)
+        if left_out and refusal is not None:
+            found.append(_warning("tool_left_out", f"no provider takes it: {refusal}", candidate))
+        elif left_out and poison and _is_withheld(candidate, policy.tools):
+            found.append(_warning("tool_withheld", f"its text works on the model that reads it: {codes}", candidate))
+        elif candidate.selected and poison:
+            found.append(_warning("tool_poisoned", f"its text works on the model that reads it: {codes}", candidate))
+    if len(found) > MAX_WARNINGS:
+        rest = f"{len(found) - MAX_WARNINGS} more tools have such faults: read the trace"
+        found[MAX_WARNINGS:] = [PackWarning(code="tools_with_faults", message=rest)]
+    return tuple(found)
+
+
+def _warning(code: str, message: str, candidate: Candidate) -> PackWarning:
+    return PackWarning(code=code, message=f"{message}; `ctx tools lint` says where", item_id=candidate.item_id)
 
 
 def serve(

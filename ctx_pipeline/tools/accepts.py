@@ -214,7 +214,7 @@ def _items(look: _Look, schema: Schema, value: Any, depth: int) -> Answer:
     if not isinstance(value, list):
         return True
     items: Any = schema.get("items", True)
-    first: Any = items if isinstance(items, list) else schema.get("prefixItems")
+    first: Any = cast("Any", items) if isinstance(items, list) else schema.get("prefixItems")
     rest: Any = schema.get("additionalItems", True) if isinstance(items, list) else items
     leading = cast("list[Any]", first) if isinstance(first, list) else []
     return _every(

@@ -5,18 +5,16 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from ctx_pipeline.text import canonical_json, normalise
 from ctx_pipeline.tools.definition import read_content
 from ctx_pipeline.tools.schema_walk import (
-    BY_NAME,
     DEFS,
-    LISTS,
     MAX_DEPTH,
-    SINGLE,
     Schema,
+    change_inner,
     is_within_limits,
     resolve,
     schemas,
@@ -107,21 +105,8 @@ def _without_notes(schema: Schema, depth: int) -> Schema:
             words = shorten(value, PARAMETER_CHARS)
             kept |= {keyword: words} if words else {}
         elif keyword not in NOTES:
-            kept[keyword] = _inner(keyword, value, lambda part: _without_notes(part, depth + 1))
+            kept[keyword] = change_inner(keyword, value, lambda part: _without_notes(part, depth + 1))
     return kept
-
-
-def _inner(keyword: str, value: Any, change: Callable[[Schema], Schema]) -> Any:
-    """Return the value of a keyword with every schema in it changed."""
-    if keyword in BY_NAME and isinstance(value, dict):
-        named = cast("dict[str, Any]", value)
-        return {name: change(cast("Schema", part)) if isinstance(part, dict) else part for name, part in named.items()}
-    if keyword in LISTS and isinstance(value, list):
-        listed = cast("list[Any]", value)
-        return [change(cast("Schema", part)) if isinstance(part, dict) else part for part in listed]
-    if keyword in SINGLE and isinstance(value, dict):
-        return change(cast("Schema", value))
-    return value
 
 
 def _with_definitions_in_place(schema: Schema) -> Schema:
@@ -172,7 +157,7 @@ def _put_in_place(schema: Schema, table: str, name: str) -> Schema | None:
     def replaced(part: Schema) -> Schema:
         if part.get("$ref") == pointer:
             return copy.deepcopy(cast("Schema", definition))
-        return {keyword: _inner(keyword, value, replaced) for keyword, value in part.items()}
+        return {keyword: change_inner(keyword, value, replaced) for keyword, value in part.items()}
 
     return replaced(rest)
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 from ctx_pipeline.text import canonical_json
 from ctx_pipeline.tools.findings import LintTool, ToolFinding
 from ctx_pipeline.tools.lint_values import rule_findings, value_findings
+from ctx_pipeline.tools.provider_form import TOP_ONLY, Refused, provider_schema
 from ctx_pipeline.tools.schema_walk import (
     MAX_DEPTH,
     Path,
@@ -78,6 +79,7 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
         severity = "error" if "type" in schema else "warn"
         message = "the input schema is not said to be an object"
         yield tool.finding("schema_not_object", message, at="input_schema/type", severity=severity)
+    yield from _form_findings(tool, schema)
     size = len(canonical_json(schema))
     if size > OVERSIZE_CHARS:
         yield tool.finding("oversize_schema", f"the input schema has {size} characters", at="input_schema")
@@ -87,6 +89,18 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
         yield from value_findings(tool, schema)
     for name, part in properties_of(schema).items():
         yield from _parameter_findings(tool, schema, name, part)
+
+
+def _form_findings(tool: LintTool, schema: Schema) -> Iterator[ToolFinding]:
+    """Find what providers refuse at the top of a schema, whether or not there is another form for it."""
+    try:
+        provider_schema(schema)
+    except Refused as refused:
+        yield tool.finding("no_provider_form", str(refused), at="input_schema")
+        return
+    if refused_at_top := [keyword for keyword in TOP_ONLY if keyword in schema]:
+        message = f"providers refuse {', '.join(map(repr, refused_at_top))} at the top"
+        yield tool.finding("schema_reshaped", message, at=f"input_schema/{refused_at_top[0]}")
 
 
 def _at(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 Schema = dict[str, Any]
@@ -62,6 +62,19 @@ def children(schema: Schema) -> Iterator[tuple[Path, Schema]]:
                     yield (keyword, number), cast("Schema", part)
         elif keyword in SINGLE and isinstance(value, dict):
             yield (keyword,), cast("Schema", value)
+
+
+def change_inner(keyword: str, value: Any, change: Callable[[Schema], Schema]) -> Any:
+    """Return the value of a keyword with every schema in it changed."""
+    if keyword in BY_NAME and isinstance(value, dict):
+        named = cast("dict[str, Any]", value)
+        return {name: change(cast("Schema", part)) if isinstance(part, dict) else part for name, part in named.items()}
+    if keyword in LISTS and isinstance(value, list):
+        listed = cast("list[Any]", value)
+        return [change(cast("Schema", part)) if isinstance(part, dict) else part for part in listed]
+    if keyword in SINGLE and isinstance(value, dict):
+        return change(cast("Schema", value))
+    return value
 
 
 def schemas(root: Schema) -> Iterator[tuple[Path, Schema]]:

@@ -133,7 +133,12 @@ def test_tools_of_two_servers_are_both_shown_under_names_of_their_own_and_counte
     one = found["github__find"]
     assert (one.server, one.tool_name, one.item_id) == ("github", "find", "tool:github/find")
     text = json.dumps(
-        {"annotations": {}, "description": "gmv refund one", "input_schema": {"type": "object"}, "name": one.name},
+        {
+            "annotations": {},
+            "description": "gmv refund one",
+            "input_schema": {"properties": {}, "type": "object"},
+            "name": one.name,
+        },
         separators=(",", ":"),
     )
     assert one.tokens == count_tokens(f"{text}\n", "o200k_base")
