@@ -53,7 +53,9 @@ def offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Candi
     ]
 
 
-def _offered_tool(name: str, content: str, shown: str, number: int, tokens_of: CountTokens) -> Candidate:
+def _offered_tool(
+    name: str, content: str, shown: str, number: int, tokens_of: CountTokens
+) -> Candidate:
     looked = _looked_at(content, shown)
     full, compact = looked.blocks.full, looked.blocks.compact
     return Candidate(

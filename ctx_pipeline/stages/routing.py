@@ -10,12 +10,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, PackWarning, ToolRules
-from ctx_pipeline.index.catalogue import Row
+from ctx_pipeline.contracts import (
+    ContextRequest,
+    EffectivePolicy,
+    Exclusion,
+    ItemKind,
+    PackWarning,
+    ToolRules,
+)
+from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import NEVER, STATE_LIVE, ScopeLabel
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.sections import TOOLS
-from ctx_pipeline.tools.catalogue import UNTRUSTED, CatalogueTool, CountMany, ToolRow, catalogue_table
+from ctx_pipeline.tools.catalogue import (
+    UNTRUSTED,
+    CatalogueTool,
+    CountMany,
+    ToolRow,
+    catalogue_table,
+)
 from ctx_pipeline.tools.compact import compact_tool
 from ctx_pipeline.tools.provider_form import renamed
 from ctx_pipeline.tools.traits import RISKS
@@ -76,7 +89,8 @@ def tool_places(rows: Sequence[Row]) -> list[int]:
 def is_withdrawn(row: Row, patches: Mapping[ItemKey, Patch]) -> bool:
     """Return whether a row has been retired or set aside."""
     return any(
-        patch.state not in (None, STATE_LIVE) or patch.retired_at not in (None, NEVER) for patch in _of(row, patches)
+        patch.state not in (None, STATE_LIVE) or patch.retired_at not in (None, NEVER)
+        for patch in _of(row, patches)
     )
 
 
@@ -90,7 +104,9 @@ def _label(row: Row, patches: Mapping[ItemKey, Patch]) -> ScopeLabel:
     found = _of(row, patches)
     return replace(
         row.label,
-        revoked_principals=tuple(sorted({name for patch in found for name in patch.revoked_principals})),
+        revoked_principals=tuple(
+            sorted({name for patch in found for name in patch.revoked_principals})
+        ),
         revoked_groups=tuple(sorted({name for patch in found for name in patch.revoked_groups})),
     )
 
@@ -103,7 +119,9 @@ def with_shown_names(blocks: pa.Table, tools: pa.Table) -> pa.Table:
     full: list[str] = []
     compact: list[str | None] = []
     pointer: list[str] = []
-    for row, name, own in zip(*(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True):
+    for row, name, own in zip(
+        *(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True
+    ):
         if name != own:
             content = renamed(blocks.column("full")[row].as_py().rstrip("\n"), name)
             places.append(row)
@@ -111,13 +129,17 @@ def with_shown_names(blocks: pa.Table, tools: pa.Table) -> pa.Table:
             compact.append(_line(compact_tool(content)))
             pointer.append(blocks.column("pointer")[row].as_py())
     patch = {"full": full, "compact": compact, "pointer": pointer}
-    columns = {name: pa.array(values, blocks.schema.field(name).type) for name, values in patch.items()}
+    columns = {
+        name: pa.array(values, blocks.schema.field(name).type) for name, values in patch.items()
+    }
     return replaced_rows(blocks, places, pa.table(columns))
 
 
 def renamed_rows(tools: pa.Table) -> list[int]:
     """Return the rows whose renditions do not follow from their items alone, because their tools are renamed."""
-    names = zip(*(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True)
+    names = zip(
+        *(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True
+    )
     return [row for row, name, own in names if name != own]
 
 
@@ -148,7 +170,9 @@ def called_rows(
     for message in request.messages:
         for call in message.tool_calls:
             inner: Any = call.get("function", call)
-            name: Any = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
+            name: Any = (
+                cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
+            )
             if isinstance(name, str):
                 names[name] = None
     named = [reader.tool_rows_by_name[name] for name in names if name in reader.tool_rows_by_name]
@@ -165,7 +189,9 @@ def prefer_offered(candidates: Sequence[Candidate], request: ContextRequest) -> 
             candidate.counterfactual = "the request offers its own tools"
 
 
-def withhold(candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy) -> None:
+def withhold(
+    candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy
+) -> None:
     """Leave out the tools that no provider takes, and by policy those whose texts work on the model that reads them.
 
     It comes before equal tools are told apart, so that none of these stands for another.
@@ -180,10 +206,14 @@ def withhold(candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], poli
         elif poison and _is_withheld(candidate, policy.tools):
             candidate.excluded = Exclusion.NOT_ROUTED
             why = f"its text works on the model that reads it ({', '.join(poison)})"
-            candidate.counterfactual = f"withheld, {why}: tools.poisoned 'warn' in the policy shows it"
+            candidate.counterfactual = (
+                f"withheld, {why}: tools.poisoned 'warn' in the policy shows it"
+            )
 
 
-def _faults(candidate: Candidate, tools: Mapping[int, ToolRow]) -> tuple[str | None, tuple[str, ...]]:
+def _faults(
+    candidate: Candidate, tools: Mapping[int, ToolRow]
+) -> tuple[str | None, tuple[str, ...]]:
     known = tools.get(candidate.row)
     return (candidate.refusal, candidate.poison) if known is None else (known.refusal, known.poison)
 
@@ -200,10 +230,14 @@ def warnings_of(
     candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy
 ) -> tuple[PackWarning, ...]:
     """Return what a pack says of tools with faults: of those it shows, and of those it left out that fit the task."""
-    best = max((c.features.get("relevance", 0.0) for c in candidates if c.row != REQUEST_ROW), default=0.0)
+    best = max(
+        (c.features.get("relevance", 0.0) for c in candidates if c.row != REQUEST_ROW), default=0.0
+    )
     floor = best * policy.min_relevance
     found: list[PackWarning] = []
-    for candidate in sorted((c for c in candidates if c.section == TOOLS), key=lambda c: (c.item_id, c.version)):
+    for candidate in sorted(
+        (c for c in candidates if c.section == TOOLS), key=lambda c: (c.item_id, c.version)
+    ):
         refusal, poison = _faults(candidate, tools)
         fits = max(candidate.features.get("relevance", 0.0), candidate.signal / 2) >= floor
         left_out = candidate.excluded is Exclusion.NOT_ROUTED and fits
@@ -211,9 +245,21 @@ def warnings_of(
         if left_out and refusal is not None:
             found.append(_warning("tool_left_out", f"no provider takes it: {refusal}", candidate))
         elif left_out and poison and _is_withheld(candidate, policy.tools):
-            found.append(_warning("tool_withheld", f"its text works on the model that reads it: {codes}", candidate))
+            found.append(
+                _warning(
+                    "tool_withheld",
+                    f"its text works on the model that reads it: {codes}",
+                    candidate,
+                )
+            )
         elif candidate.selected and poison:
-            found.append(_warning("tool_poisoned", f"its text works on the model that reads it: {codes}", candidate))
+            found.append(
+                _warning(
+                    "tool_poisoned",
+                    f"its text works on the model that reads it: {codes}",
+                    candidate,
+                )
+            )
     if len(found) > MAX_WARNINGS:
         rest = f"{len(found) - MAX_WARNINGS} more tools have such faults: read the trace"
         found[MAX_WARNINGS:] = [PackWarning(code="tools_with_faults", message=rest)]
@@ -221,7 +267,9 @@ def warnings_of(
 
 
 def _warning(code: str, message: str, candidate: Candidate) -> PackWarning:
-    return PackWarning(code=code, message=f"{message}; `ctx tools lint` says where", item_id=candidate.item_id)
+    return PackWarning(
+        code=code, message=f"{message}; `ctx tools lint` says where", item_id=candidate.item_id
+    )
 
 
 def serve(
@@ -243,11 +291,16 @@ def serve(
     if policy.tools.candidates is not None:
         for candidate in [c for c in free if c.excluded is None][policy.tools.candidates :]:
             candidate.excluded = Exclusion.LOW_RANK
-            candidate.counterfactual = f"not among the best {policy.tools.candidates} tools (tools.candidates)"
+            candidate.counterfactual = (
+                f"not among the best {policy.tools.candidates} tools (tools.candidates)"
+            )
 
 
 def _by_phase_and_risk(
-    candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy, request: ContextRequest
+    candidates: Sequence[Candidate],
+    tools: Mapping[int, ToolRow],
+    policy: EffectivePolicy,
+    request: ContextRequest,
 ) -> None:
     most, share = _limits(policy.tools, request)
     strong = share * max((candidate.features["relevance"] for candidate in candidates), default=0.0)
@@ -289,7 +342,9 @@ def _one_of_each_name(candidates: Sequence[Candidate], tools: Mapping[int, ToolR
         by_name[candidate.title if tool is None else tool.name].append(candidate)
     for group in by_name.values():
         if len(group) > 1:
-            kept, *losers = sorted(group, key=lambda c: (-c.authority, -c.score, c.item_id, c.version))
+            kept, *losers = sorted(
+                group, key=lambda c: (-c.authority, -c.score, c.item_id, c.version)
+            )
             for loser in losers:
                 loser.excluded = Exclusion.DUPLICATE
                 loser.counterfactual = f"same tool name as {kept.item_id}"

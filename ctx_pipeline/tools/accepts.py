@@ -11,7 +11,14 @@ from typing import Any, Final, cast
 
 from ctx_pipeline.text import canonical_json
 from ctx_pipeline.tools.patterns import search
-from ctx_pipeline.tools.schema_walk import MAX_DEPTH, Schema, properties_of, required_of, resolve, types_of
+from ctx_pipeline.tools.schema_walk import (
+    MAX_DEPTH,
+    Schema,
+    properties_of,
+    required_of,
+    resolve,
+    types_of,
+)
 
 MAX_STEPS = 20_000
 """Steps that looking at all values of one tool may take: less than a second."""
@@ -67,11 +74,16 @@ class _Look:
             return None
         schema = cast("Schema", part)
         return _every(
-            rule(self, schema, value, depth + 1) for keys, rule in _RULES if any(key in schema for key in keys)
+            rule(self, schema, value, depth + 1)
+            for keys, rule in _RULES
+            if any(key in schema for key in keys)
         )
 
     def each(self, parts: Any, value: Any, depth: int) -> Iterator[Answer]:
-        return (self.at(part, value, depth) for part in cast("list[Any]", parts if isinstance(parts, list) else []))
+        return (
+            self.at(part, value, depth)
+            for part in cast("list[Any]", parts if isinstance(parts, list) else [])
+        )
 
     def finds(self, pattern: Any, text: str) -> Answer:
         if not isinstance(pattern, str):
@@ -117,7 +129,11 @@ def _plain_numbers(value: Any) -> Any:
         return int(value)
     if isinstance(value, dict):
         return {key: _plain_numbers(part) for key, part in cast("dict[str, Any]", value).items()}
-    return [_plain_numbers(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
+    return (
+        [_plain_numbers(part) for part in cast("list[Any]", value)]
+        if isinstance(value, list)
+        else value
+    )
 
 
 def is_number(value: Any) -> bool:
@@ -182,11 +198,15 @@ def _required(look: _Look, schema: Schema, value: Any, depth: int) -> Answer:
 def _members(look: _Look, schema: Schema, value: Any, depth: int) -> Answer:
     """`properties`, `patternProperties` and `additionalProperties`, which depend on one another."""
     return (
-        _every(_member_answers(look, schema, cast("dict[str, Any]", value), depth)) if isinstance(value, dict) else True
+        _every(_member_answers(look, schema, cast("dict[str, Any]", value), depth))
+        if isinstance(value, dict)
+        else True
     )
 
 
-def _member_answers(look: _Look, schema: Schema, value: dict[str, Any], depth: int) -> Iterator[Answer]:
+def _member_answers(
+    look: _Look, schema: Schema, value: dict[str, Any], depth: int
+) -> Iterator[Answer]:
     named = properties_of(schema)
     found: Any = schema.get("patternProperties")
     patterns = cast("Schema", found) if isinstance(found, dict) else {}
@@ -206,7 +226,9 @@ def _member_answers(look: _Look, schema: Schema, value: dict[str, Any], depth: i
 def _names(look: _Look, schema: Schema, value: Any, depth: int) -> Answer:
     if not isinstance(value, dict):
         return True
-    return _every(look.at(schema["propertyNames"], name, depth) for name in cast("dict[str, Any]", value))
+    return _every(
+        look.at(schema["propertyNames"], name, depth) for name in cast("dict[str, Any]", value)
+    )
 
 
 def _items(look: _Look, schema: Schema, value: Any, depth: int) -> Answer:
@@ -268,7 +290,9 @@ def _multiple(look: _Look, schema: Schema, value: Any, depth: int) -> Answer:
     step = schema["multipleOf"]
     if not is_number(value):
         return True
-    whole = isinstance(step, int) and not isinstance(step, bool) and step > 0 and isinstance(value, int)
+    whole = (
+        isinstance(step, int) and not isinstance(step, bool) and step > 0 and isinstance(value, int)
+    )
     return value % step == 0 if whole else None
 
 
@@ -300,7 +324,14 @@ _ONE_EACH: Final[dict[str, Rule]] = {
 }
 _NOT_KNOWN = frozenset(
     {
-        *("$dynamicRef", "$recursiveRef", "if", "dependentSchemas", "dependentRequired", "dependencies"),
+        *(
+            "$dynamicRef",
+            "$recursiveRef",
+            "if",
+            "dependentSchemas",
+            "dependentRequired",
+            "dependencies",
+        ),
         *("unevaluatedProperties", "unevaluatedItems", "disallow", "extends"),
     }
 )

@@ -63,7 +63,9 @@ class ToolRow(NamedTuple):
     """Codes of `POISON` that its texts have."""
 
 
-def catalogue_table(tools: Sequence[CatalogueTool], encoding: str, count_many: CountMany) -> pa.Table:
+def catalogue_table(
+    tools: Sequence[CatalogueTool], encoding: str, count_many: CountMany
+) -> pa.Table:
     """Return what is known of each tool beside its text, in the order given; tokens are of `encoding`.
 
     Columns: row, item_id, name, tool_name, server, risk (place in `RISKS`), phases, refusal, poison,
@@ -177,7 +179,10 @@ class _Parsed:
             cast("dict[str, Any]", value) if isinstance(value := content.get(key), dict) else {}
             for key in ("annotations", "_meta", "input_schema", "output_schema")
         )
-        name, description = str(content.get("name") or tool.title), str(content.get("description") or "")
+        name, description = (
+            str(content.get("name") or tool.title),
+            str(content.get("description") or ""),
+        )
         return cls(
             key=tool.item_id,
             tenant=tool.tenant,
@@ -226,7 +231,9 @@ def shown_names(tools: Sequence[_Parsed]) -> list[str]:
     for tool, differs in zip(tools, differing, strict=True):
         name = _qualified(tool) if differs else tool.plain
         at = (tool.tenant, name)
-        if differs and (len(_seen_with(tool.label, wanted[at])) > 1 or _seen_with(tool.label, taken.get(at, {}))):
+        if differs and (
+            len(_seen_with(tool.label, wanted[at])) > 1 or _seen_with(tool.label, taken.get(at, {}))
+        ):
             name = hashed_name(name, tool.key)
         names.append(name)
     return names
@@ -252,7 +259,11 @@ def _seen_with(label: ScopeLabel, there: Mapping[ScopeLabel, set[str]]) -> set[s
 
 def _qualified(tool: _Parsed) -> str:
     qualified = f"{plain_name(tool.server)}__{tool.plain}"
-    return qualified if len(qualified) <= MAX_NAME_CHARS else hashed_name(qualified, f"{tool.server}\t{tool.name}")
+    return (
+        qualified
+        if len(qualified) <= MAX_NAME_CHARS
+        else hashed_name(qualified, f"{tool.server}\t{tool.name}")
+    )
 
 
 def _groups(tools: Sequence[_Parsed]) -> list[str | None]:
@@ -262,7 +273,10 @@ def _groups(tools: Sequence[_Parsed]) -> list[str | None]:
         if tool.live:
             by_tenant[tool.tenant].append(at)
     for places in by_tenant.values():
-        texts = [OverlapText(tools[at].name, tools[at].description, tools[at].parameters) for at in places]
+        texts = [
+            OverlapText(tools[at].name, tools[at].description, tools[at].parameters)
+            for at in places
+        ]
         for group in overlap_groups(texts):
             label = min(tools[places[member]].key for member in group)
             for member in group:

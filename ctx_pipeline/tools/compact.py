@@ -33,7 +33,9 @@ MAX_REPEATED_CHARS = 200
 MIN_SAVING = 0.1
 """A compact form that saves less than this share of the characters is not offered."""
 
-NOTES = frozenset({"title", "description", "examples", "example", "$comment", "markdownDescription", "deprecated"})
+NOTES = frozenset(
+    {"title", "description", "examples", "example", "$comment", "markdownDescription", "deprecated"}
+)
 """Keywords that no validator looks at."""
 _OWN_ADDRESSES = frozenset(
     {"$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor"}
@@ -87,10 +89,14 @@ def shorten(text: str, limit: int) -> str:
         limit //= 3
     if len(flat) <= limit:
         return flat
-    sentences = [end.end() for end in _SENTENCE_END.finditer(flat, 0, limit) if end.end() >= limit // 4]
+    sentences = [
+        end.end() for end in _SENTENCE_END.finditer(flat, 0, limit) if end.end() >= limit // 4
+    ]
     if sentences:
         return flat[: sentences[-1]].rstrip("; ")
-    clauses = [end.start() for end in _CLAUSE_END.finditer(flat, 0, limit) if end.start() >= limit // 4]
+    clauses = [
+        end.start() for end in _CLAUSE_END.finditer(flat, 0, limit) if end.start() >= limit // 4
+    ]
     cut = clauses[-1] if clauses else flat.rfind(" ", limit // 2, limit)
     return flat[: cut if cut > 0 else limit].rstrip() + "…"
 
@@ -105,7 +111,9 @@ def _without_notes(schema: Schema, depth: int) -> Schema:
             words = shorten(value, PARAMETER_CHARS)
             kept |= {keyword: words} if words else {}
         elif keyword not in NOTES:
-            kept[keyword] = change_inner(keyword, value, lambda part: _without_notes(part, depth + 1))
+            kept[keyword] = change_inner(
+                keyword, value, lambda part: _without_notes(part, depth + 1)
+            )
     return kept
 
 
@@ -119,7 +127,11 @@ def _with_definitions_in_place(schema: Schema) -> Schema:
         if not waiting:
             break
         tried = _put_in_place(best, *waiting.pop(0))
-        if tried is not None and is_within_limits(tried) and (length := len(canonical_json(tried))) < size:
+        if (
+            tried is not None
+            and is_within_limits(tried)
+            and (length := len(canonical_json(tried))) < size
+        ):
             best, size = tried, length
             waiting = _definitions(best)
     return best
@@ -138,10 +150,16 @@ def _put_in_place(schema: Schema, table: str, name: str) -> Schema | None:
     """Return the schema with one definition put where it is referred to; None where that would change its meaning."""
     definition = schema[table][name]
     remaining = {key: value for key, value in schema[table].items() if key != name}
-    rest = {**schema, table: remaining} if remaining else {key: part for key, part in schema.items() if key != table}
+    rest = (
+        {**schema, table: remaining}
+        if remaining
+        else {key: part for key, part in schema.items() if key != table}
+    )
     pointer = f"#/{table}/{name.replace('~', '~0').replace('/', '~1')}"
     uses = Counter(part["$ref"] for _, part in schemas(schema) if isinstance(part.get("$ref"), str))
-    if not any(str(part.get("$ref", "")).startswith(("#/properties", pointer)) for _, part in schemas(rest)):
+    if not any(
+        str(part.get("$ref", "")).startswith(("#/properties", pointer)) for _, part in schemas(rest)
+    ):
         return rest
     deeper = any(ref.startswith(f"{pointer}/") for ref in uses)
     if not isinstance(definition, dict) or deeper or "#" in uses:

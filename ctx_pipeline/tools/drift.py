@@ -104,7 +104,9 @@ def diff(old: Iterable[Any], new: Iterable[Any]) -> ToolDrift:
         if alike := saying[_said(tool)]:
             renamed.append((key, alike.pop()))
             del gone[key], come[renamed[-1][1]]
-    changes = (tool_change(key, before[key], after[key]) for key in sorted(before.keys() & after.keys()))
+    changes = (
+        tool_change(key, before[key], after[key]) for key in sorted(before.keys() & after.keys())
+    )
     return ToolDrift(
         added=tuple(sorted(come)),
         removed=tuple(sorted(gone)),
@@ -166,7 +168,8 @@ def _words_of(value: Any) -> str:
         return ""
     schema = cast("Schema", value)
     parts = (
-        (show_path(path), {key: part[key] for key in sorted(NOTES & part.keys())}) for path, part in schemas(schema)
+        (show_path(path), {key: part[key] for key in sorted(NOTES & part.keys())})
+        for path, part in schemas(schema)
     )
     return repr([(place, notes) for place, notes in parts if notes])
 
@@ -174,8 +177,12 @@ def _words_of(value: Any) -> str:
 def _hint_details(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Detail]:
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            hint = all(value is None or isinstance(value, bool) for value in (old.get(name), new.get(name)))
-            became = f"{_shown(old.get(name))} became {_shown(new.get(name))}" if hint else "changed"
+            hint = all(
+                value is None or isinstance(value, bool) for value in (old.get(name), new.get(name))
+            )
+            became = (
+                f"{_shown(old.get(name))} became {_shown(new.get(name))}" if hint else "changed"
+            )
             yield Detail(f"annotation {name!r}: {became}")
 
 
@@ -187,7 +194,10 @@ def _output_details(old: Schema | None, new: Schema | None) -> Iterator[Detail]:
     if old == new:
         return
     if old is None or new is None:
-        yield Detail("an output schema was added" if old is None else "the output schema was removed", new is None)
+        yield Detail(
+            "an output schema was added" if old is None else "the output schema was removed",
+            new is None,
+        )
         return
     lost = sorted(properties_of(old).keys() - properties_of(new).keys())
     for name in lost:
@@ -199,7 +209,11 @@ def _output_details(old: Schema | None, new: Schema | None) -> Iterator[Detail]:
 def _schema_details(old: Schema, new: Schema) -> list[Detail]:
     """Compare what two input schemas accept, as far as `MAX_COMPARED` goes."""
     if not is_within_limits(old) or not is_within_limits(new):
-        return [] if old == new else [Detail("the schema changed, and is too large to say how", breaking=True)]
+        return (
+            []
+            if old == new
+            else [Detail("the schema changed, and is too large to say how", breaking=True)]
+        )
     before, after = canonical_json(bare_schema(old)), canonical_json(bare_schema(new))
     if before == after:
         return []
@@ -260,7 +274,10 @@ def _resolved(schema: Schema, root: Schema, effort: Effort) -> Schema:
         if not isinstance(target, dict):
             return schema
         effort.spend(len(cast("Schema", target)) // 100)
-        schema = {**cast("Schema", target), **{key: value for key, value in schema.items() if key != "$ref"}}
+        schema = {
+            **cast("Schema", target),
+            **{key: value for key, value in schema.items() if key != "$ref"},
+        }
     return schema
 
 
@@ -277,15 +294,23 @@ def _members(old: Schema, new: Schema, roots: _Roots, path: str, level: int) -> 
             yield Detail(f"{inner!r} was removed", breaking=True)
         elif name not in before:
             needed = name in now
-            yield Detail(f"{inner!r} was added" + (" and is required" if needed else ""), breaking=needed)
+            yield Detail(
+                f"{inner!r} was added" + (" and is required" if needed else ""), breaking=needed
+            )
         else:
             if (name in was) != (name in now):
                 needed = name in now
-                yield Detail(f"{inner!r} is " + ("required now" if needed else "no longer required"), breaking=needed)
+                yield Detail(
+                    f"{inner!r} is " + ("required now" if needed else "no longer required"),
+                    breaking=needed,
+                )
             yield from _compare(before[name], after[name], roots, inner, level + 1)
     closed = old.get("additionalProperties", True), new.get("additionalProperties", True)
     if closed[0] != closed[1]:
-        yield Detail(f"other properties of {_named(path)} are treated otherwise", breaking=closed[1] is not True)
+        yield Detail(
+            f"other properties of {_named(path)} are treated otherwise",
+            breaking=closed[1] is not True,
+        )
 
 
 def _types(old: Schema, new: Schema, path: str) -> Iterator[Detail]:
@@ -294,7 +319,13 @@ def _types(old: Schema, new: Schema, path: str) -> Iterator[Detail]:
         return
     words = f"{_joined(before)} became {_joined(after)}"
     wider = not after or (bool(before) and _accepted(before) <= _accepted(after))
-    how = "widened" if wider else "narrowed" if not before or _accepted(after) < _accepted(before) else "changed"
+    how = (
+        "widened"
+        if wider
+        else "narrowed"
+        if not before or _accepted(after) < _accepted(before)
+        else "changed"
+    )
     yield Detail(f"the type of {_named(path)} was {how}: {words}", breaking=not wider)
 
 
@@ -329,4 +360,8 @@ def _values(old: Schema, new: Schema, path: str) -> Iterator[Detail]:
 
 
 def _listed(value: Any) -> set[str] | None:
-    return {canonical_json(part) for part in cast("list[Any]", value)} if isinstance(value, list) else None
+    return (
+        {canonical_json(part) for part in cast("list[Any]", value)}
+        if isinstance(value, list)
+        else None
+    )

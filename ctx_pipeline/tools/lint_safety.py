@@ -43,8 +43,16 @@ def _secret_parameters(tool: LintTool) -> Iterator[ToolFinding]:
             if not isinstance(parameter, dict) or not _SECRET_NAME.search(name):
                 continue
             shown = cast("dict[str, Any]", parameter)
-            values = [shown.get("default"), shown.get("const"), shown.get("example"), *_listed(shown.get("examples"))]
-            if any(isinstance(value, str) and not _NO_SECRET.search(value[:SECRET_CHARS]) for value in values):
+            values = [
+                shown.get("default"),
+                shown.get("const"),
+                shown.get("example"),
+                *_listed(shown.get("examples")),
+            ]
+            if any(
+                isinstance(value, str) and not _NO_SECRET.search(value[:SECRET_CHARS])
+                for value in values
+            ):
                 at = show_path(("input_schema", *path, "properties", name))
                 yield tool.finding("secret_value", f"a value is given for {name!r}", at=at)
                 return

@@ -1,4 +1,6 @@
-"""Lint of what a tool takes: its input schema as JSON Schema, and as something a model can fill in."""
+"""Lint of what a tool takes: its input schema as JSON Schema, and as something a model can fill
+in.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ LOOKED_CHARS = 2_000
 """What is looked at of the description of a parameter."""
 MAX_LEVELS = 5
 """Objects within objects that a model still fills in well."""
-_TYPING = frozenset({"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef"})
+_TYPING = frozenset(
+    {"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef"}
+)
 _JSON_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 _COMPOSED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 _PART_OF_ANOTHER = frozenset(
@@ -55,9 +59,12 @@ _LISTED = re.compile(
     re.IGNORECASE,
 )
 _SAYS_REQUIRED = re.compile(
-    r"^\W*required\b(?!\s+(?:for|when|if|only|unless|with|by))|\(required\)|必填|必须提供", re.IGNORECASE
+    r"^\W*required\b(?!\s+(?:for|when|if|only|unless|with|by))|\(required\)|必填|必须提供",
+    re.IGNORECASE,
 )
-_SAYS_OPTIONAL = re.compile(r"^\W*optional\b|\(optional\)|（可选）|\(可选\)|^可选[，,：:。]|选填", re.IGNORECASE)
+_SAYS_OPTIONAL = re.compile(
+    r"^\W*optional\b|\(optional\)|（可选）|\(可选\)|^可选[，,：:。]|选填", re.IGNORECASE
+)
 
 
 def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
@@ -68,21 +75,28 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
         return
     if not is_within_limits(schema):
         message = (
-            f"the input schema has too many parts, or is nested more than {MAX_DEPTH} deep: it was not looked into"
+            f"the input schema has too many parts, or is nested more than {MAX_DEPTH} deep: "
+            "it was not looked into"
         )
         yield tool.finding("unchecked_schema", message, at="input_schema", severity="error")
         return
     broken = list(rule_findings(tool, schema))
     yield from broken
     known = set(types_of(schema)) <= _JSON_TYPES
-    if known and types_of(schema) != ("object",) and ("type" in schema or not _COMPOSED & schema.keys()):
+    if (
+        known
+        and types_of(schema) != ("object",)
+        and ("type" in schema or not _COMPOSED & schema.keys())
+    ):
         severity = "error" if "type" in schema else "warn"
         message = "the input schema is not said to be an object"
         yield tool.finding("schema_not_object", message, at="input_schema/type", severity=severity)
     yield from _form_findings(tool, schema)
     size = len(canonical_json(schema))
     if size > OVERSIZE_CHARS:
-        yield tool.finding("oversize_schema", f"the input schema has {size} characters", at="input_schema")
+        yield tool.finding(
+            "oversize_schema", f"the input schema has {size} characters", at="input_schema"
+        )
     for path, part in schemas(schema):
         yield from _part_findings(tool, path, part)
     if not broken:
@@ -92,7 +106,9 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
 
 
 def _form_findings(tool: LintTool, schema: Schema) -> Iterator[ToolFinding]:
-    """Find what providers refuse at the top of a schema, whether or not there is another form for it."""
+    """Find what providers refuse at the top of a schema, whether or not there is another form for
+    it.
+    """
     try:
         provider_schema(schema)
     except Refused as refused:
@@ -114,7 +130,11 @@ def _part_findings(tool: LintTool, path: Path, part: Schema) -> Iterator[ToolFin
         open_ended = bool(part.get("patternProperties") or part.get("allOf") or part.get("$ref"))
         if missing and not open_ended and (properties or not path or types_of(part) == ("object",)):
             named = ", ".join(map(repr, missing))
-            yield tool.finding("required_unknown", f"{named} is required and not defined", at=_at((*path, "required")))
+            yield tool.finding(
+                "required_unknown",
+                f"{named} is required and not defined",
+                at=_at((*path, "required")),
+            )
     alike: dict[str, list[str]] = defaultdict(list)
     for name in properties:
         alike[same_name(name) or name].append(name)
@@ -123,19 +143,25 @@ def _part_findings(tool: LintTool, path: Path, part: Schema) -> Iterator[ToolFin
             message = f"{', '.join(map(repr, names))} differ in case and separators alone"
             yield tool.finding("parameters_collide", message, at=_at((*path, "properties")))
     if sum(step == "properties" for step in path) == MAX_LEVELS + 1 and properties:
-        yield tool.finding("deep_schema", f"objects are nested more than {MAX_LEVELS} deep", at=_at(path))
+        yield tool.finding(
+            "deep_schema", f"objects are nested more than {MAX_LEVELS} deep", at=_at(path)
+        )
     if "array" in types_of(part) and not {"items", "prefixItems", "contains"} & part.keys():
         yield tool.finding("array_without_items", "nothing says what the list holds", at=_at(path))
 
 
-def _parameter_findings(tool: LintTool, root: Schema, name: str, part: Any) -> Iterator[ToolFinding]:
+def _parameter_findings(
+    tool: LintTool, root: Schema, name: str, part: Any
+) -> Iterator[ToolFinding]:
     at = _at(("properties", name))
     if _VAGUE_PARAMETER.fullmatch(name):
         yield tool.finding("parameter_vague", f"{name!r} does not say what to pass", at=at)
     if not isinstance(part, dict):
         return
     parameter = cast("Schema", part)
-    target: Any = resolve(root, parameter["$ref"]) if isinstance(parameter.get("$ref"), str) else None
+    target: Any = (
+        resolve(root, parameter["$ref"]) if isinstance(parameter.get("$ref"), str) else None
+    )
     said: Any = parameter.get("description") or (
         cast("Schema", target).get("description") if isinstance(target, dict) else ""
     )
@@ -148,9 +174,13 @@ def _parameter_findings(tool: LintTool, root: Schema, name: str, part: Any) -> I
     if not _TYPING & parameter.keys():
         yield tool.finding("parameter_without_type", f"{name!r} has no type", at=at)
     if _takes_any_text(parameter) and _LISTED.search(plain):
-        yield tool.finding("enum_not_declared", f"the values of {name!r} are described and not declared", at=at)
+        yield tool.finding(
+            "enum_not_declared", f"the values of {name!r} are described and not declared", at=at
+        )
     is_required = name in required_of(root)
-    if (_SAYS_REQUIRED.search(plain) and not is_required) or (_SAYS_OPTIONAL.search(plain) and is_required):
+    if (_SAYS_REQUIRED.search(plain) and not is_required) or (
+        _SAYS_OPTIONAL.search(plain) and is_required
+    ):
         message = f"the description of {name!r} and `required` disagree"
         yield tool.finding("required_described", message, at=at)
 

@@ -43,7 +43,9 @@ def rule_findings(tool: LintTool, schema: Schema) -> Iterator[ToolFinding]:
     problem = _first_problem(dialect or _DEFAULT, schema)
     if problem is not None:
         place, rule = problem
-        yield tool.finding("invalid_schema", f"it breaks the rule {rule!r} of JSON Schema", at=_at(place))
+        yield tool.finding(
+            "invalid_schema", f"it breaks the rule {rule!r} of JSON Schema", at=_at(place)
+        )
     named = (part.get(key) for _, part in schemas(schema) for key in ("$anchor", "$dynamicAnchor"))
     anchors = {anchor for anchor in named if isinstance(anchor, str)}
     for path, part in schemas(schema):
@@ -107,11 +109,15 @@ def value_findings(tool: LintTool, root: Schema) -> Iterator[ToolFinding]:
         for path, part in schemas(root):
             yield from _of_part(tool, root, path, part, effort)
     except OutOfSteps:
-        message = "its values take too many steps to check: patterns, references or combinations multiply"
+        message = (
+            "its values take too many steps to check: patterns, references or combinations multiply"
+        )
         yield tool.finding("unchecked_schema", message, at="input_schema")
 
 
-def _of_part(tool: LintTool, root: Schema, path: Path, part: Schema, effort: Effort) -> Iterator[ToolFinding]:
+def _of_part(
+    tool: LintTool, root: Schema, path: Path, part: Schema, effort: Effort
+) -> Iterator[ToolFinding]:
     def is_wrong(value: Any, schema: Schema = part) -> bool:
         return accepts(root, schema, value, effort) is False
 
@@ -120,7 +126,9 @@ def _of_part(tool: LintTool, root: Schema, path: Path, part: Schema, effort: Eff
         if is_number(least) and is_number(most) and cast("float", least) > cast("float", most):
             yield tool.finding("bounds_impossible", f"{low} is above {high}", at=_at((*path, low)))
     if any(search(pattern, "").found is None for pattern in _patterns(part)):
-        message = "a pattern needs backtracking or is too long: whether values match it was not checked"
+        message = (
+            "a pattern needs backtracking or is too long: whether values match it was not checked"
+        )
         yield tool.finding("unchecked_pattern", message, at=_at((*path, "pattern")))
     enum: Any = part.get("enum")
     if isinstance(enum, list):
@@ -135,7 +143,9 @@ def _of_part(tool: LintTool, root: Schema, path: Path, part: Schema, effort: Eff
         # A null default says that there is none.
         severity = "info" if part["default"] is None else None
         message = "the default is no value that the schema accepts"
-        yield tool.finding("default_invalid", message, at=_at((*path, "default")), severity=severity)
+        yield tool.finding(
+            "default_invalid", message, at=_at((*path, "default")), severity=severity
+        )
     shown: Any = part.get("examples", [part["example"]] if "example" in part else [])
     if isinstance(shown, list) and any(is_wrong(value) for value in cast("list[Any]", shown)):
         message = "an example is no value that the schema accepts"

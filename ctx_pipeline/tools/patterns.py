@@ -35,7 +35,9 @@ def search(pattern: str, text: str) -> Searched:
     compiled = _compiled(pattern)
     if compiled is None:
         return Searched(None, 1)
-    return Searched(compiled.search(text) is not None, 1 + compiled.programsize * len(text) // STEP_WORK)
+    return Searched(
+        compiled.search(text) is not None, 1 + compiled.programsize * len(text) // STEP_WORK
+    )
 
 
 @lru_cache(maxsize=256)

@@ -177,7 +177,8 @@ _UNSEEN_MARKUP = re.compile(
 )
 _PADDING = re.compile(r"\S[^\S\n]{40,}+\S|\S(?:[^\S\n]*+\n){12,}+[^\S\n]*+\S")
 _ENCODED = re.compile(
-    r"(?<![\w/+])[A-Za-z0-9+/]{80,}={0,2}(?![\w/+])|(?:\\x[0-9a-f]{2}){10,}|(?:%[0-9a-f]{2}){12,}", re.IGNORECASE
+    r"(?<![\w/+])[A-Za-z0-9+/]{80,}={0,2}(?![\w/+])|(?:\\x[0-9a-f]{2}){10,}|(?:%[0-9a-f]{2}){12,}",
+    re.IGNORECASE,
 )
 _LETTERS = re.compile(r"[^\W\d_]+")
 _SECRETS = tuple(
@@ -215,7 +216,11 @@ def suspicions(definition: Any) -> Iterator[tuple[str, str, str]]:
     seen: set[str] = set()
     looked = 0
     if not is_within_limits(definition):
-        yield "unchecked_text", f"it has too many parts, or is nested more than {MAX_DEPTH} deep", ""
+        yield (
+            "unchecked_text",
+            f"it has too many parts, or is nested more than {MAX_DEPTH} deep",
+            "",
+        )
         return
     for place, text in _texts(definition, ""):
         looked += len(text)
@@ -266,8 +271,16 @@ def _of_window(text: str) -> Iterator[tuple[str, str]]:
     said = (
         (_INJECTION, "prompt_injection", "a text gives orders to the model that reads it"),
         (_DATA_OUT, "data_out", "a text tells the model to hand data to somebody else"),
-        (_PRIORITY, "claims_priority", "a text tells the model to choose this tool whatever the task"),
-        (_ORDERS, "steers_other_tools", "a text tells the model which other tools to call or to leave"),
+        (
+            _PRIORITY,
+            "claims_priority",
+            "a text tells the model to choose this tool whatever the task",
+        ),
+        (
+            _ORDERS,
+            "steers_other_tools",
+            "a text tells the model which other tools to call or to leave",
+        ),
         (_SECRETS, "secret_value", "a text looks like a secret"),
     )
     for patterns, code, message in said:

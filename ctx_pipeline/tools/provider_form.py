@@ -66,7 +66,11 @@ def plain_name(name: str, key: str = "") -> str:
     if _NAME.fullmatch(name):
         return name
     plain = _NOT_IN_NAMES.sub("_", name).strip("_")
-    if plain and len(plain) <= MAX_NAME_CHARS and not any(char.isalnum() and not char.isascii() for char in name):
+    if (
+        plain
+        and len(plain) <= MAX_NAME_CHARS
+        and not any(char.isalnum() and not char.isascii() for char in name)
+    ):
         return plain
     return hashed_name(plain or _NO_NAME, key or name)
 
@@ -123,13 +127,19 @@ def provider_schema(schema: Schema) -> Schema:
     if clean != schema:
         # What is left is the same in every draft.
         clean.pop("$schema", None)
-    if types_of(clean) == ("object",) and "properties" in clean and not any(key in clean for key in TOP_ONLY):
+    if (
+        types_of(clean) == ("object",)
+        and "properties" in clean
+        and not any(key in clean for key in TOP_ONLY)
+    ):
         return clean
     top = _Merge(clean).top()
     if len(canonical_json(top)) > MAX_GROWTH * len(canonical_json(clean)) + 200:
         raise Refused("its input schema grows too large when its alternatives are brought together")
     if any(_leads_away(top, part) for _, part in schemas(top)):
-        raise Refused("its input schema refers to a part that has no place in an object with properties")
+        raise Refused(
+            "its input schema refers to a part that has no place in an object with properties"
+        )
     return top
 
 
@@ -184,14 +194,18 @@ class _Merge:
             form["additionalProperties"] = False
         form |= _used_definitions(self._root, form)
         if told := _in_words(found):
-            form["description"] = f"{form['description'].rstrip()} {told}" if form.get("description") else told
+            form["description"] = (
+                f"{form['description'].rstrip()} {told}" if form.get("description") else told
+            )
         return form
 
     def _arguments(self, schema: Any, depth: int) -> _Arguments | None:
         """Return what a schema says of an object; None where it takes none."""
         self._left -= 1
         if self._left < 0 or depth > MAX_DEPTH:
-            raise Refused("its input schema has too many alternatives or references at its top, or refers to itself")
+            raise Refused(
+                "its input schema has too many alternatives or references at its top, or refers to itself"
+            )
         if isinstance(schema, bool):
             return _Arguments() if schema else None
         part = cast("Schema", schema)
@@ -211,7 +225,11 @@ class _Merge:
         return found
 
     def _either(self, branches: Iterable[Any], depth: int) -> _Arguments | None:
-        taken = [found for found in (self._arguments(branch, depth) for branch in branches) if found is not None]
+        taken = [
+            found
+            for found in (self._arguments(branch, depth) for branch in branches)
+            if found is not None
+        ]
         if len(taken) <= 1:
             return taken[0] if taken else None
         return _one_of(taken)
@@ -227,7 +245,9 @@ def _own(part: Schema) -> _Arguments:
     return _Arguments(dict(properties_of(part)), dict.fromkeys(required_of(part)), closed, rest)
 
 
-_NOTES = frozenset({"title", "description", "$schema", "$id", "$comment", "examples", "example", "default"})
+_NOTES = frozenset(
+    {"title", "description", "$schema", "$id", "$comment", "examples", "example", "default"}
+)
 
 
 def _both(first: _Arguments | None, second: _Arguments | None) -> _Arguments | None:
@@ -236,7 +256,9 @@ def _both(first: _Arguments | None, second: _Arguments | None) -> _Arguments | N
         return None
     properties = dict(first.properties)
     for name, part in second.properties.items():
-        properties[name] = part if name not in properties else _joined("allOf", (properties[name], part))
+        properties[name] = (
+            part if name not in properties else _joined("allOf", (properties[name], part))
+        )
     required, choices = first.required | second.required, [*first.choices, *second.choices]
     closed = first.closed or second.closed
     for side, other in ((first, second), (second, first)):
@@ -254,7 +276,9 @@ def _rest_of_both(first: Schema, second: Schema) -> Schema:
     """Return the further keywords of both, without those in which they differ: that only widens."""
     differing = {key for key in first.keys() & second.keys() if first[key] != second[key]} - _NOTES
     merged = {**{key: value for key, value in second.items() if key not in _NOTES}, **first}
-    merged |= {key: second[key] for key in _NOTES & second.keys() if key not in first and key != "$id"}
+    merged |= {
+        key: second[key] for key in _NOTES & second.keys() if key not in first and key != "$id"
+    }
     if "patternProperties" in differing:
         differing.add("additionalProperties")
     return {key: value for key, value in merged.items() if key not in differing}
@@ -264,12 +288,18 @@ def _one_of(branches: list[_Arguments]) -> _Arguments:
     """Return what holds where at least one holds. What one branch alone names keeps the form that it gives it."""
     names = dict.fromkeys(name for branch in branches for name in branch.properties)
     properties = {
-        name: _joined("anyOf", [branch.properties[name] for branch in branches if name in branch.properties])
+        name: _joined(
+            "anyOf", [branch.properties[name] for branch in branches if name in branch.properties]
+        )
         for name in names
     }
-    required = dict.fromkeys(name for name in branches[0].required if all(name in other.required for other in branches))
+    required = dict.fromkeys(
+        name for name in branches[0].required if all(name in other.required for other in branches)
+    )
     choices = list(
-        dict.fromkeys(tuple(name for name in branch.required if name not in required) for branch in branches)
+        dict.fromkeys(
+            tuple(name for name in branch.required if name not in required) for branch in branches
+        )
     )
     told = choices if len(choices) > 1 and all(choices) else []
     return _Arguments(properties, required, all(branch.closed for branch in branches), {}, told)
@@ -299,7 +329,11 @@ def _used_definitions(root: Schema, form: Schema) -> Schema:
         for _, part in schemas(waiting.pop()):
             table, _, name = str(part.get("$ref", "")).removeprefix("#/").partition("/")
             name = name.partition("/")[0].replace("~1", "/").replace("~0", "~")
-            if table in DEFS and name in root.get(table, {}) and name not in tables.setdefault(table, {}):
+            if (
+                table in DEFS
+                and name in root.get(table, {})
+                and name not in tables.setdefault(table, {})
+            ):
                 tables[table][name] = root[table][name]
                 waiting.append({"not": root[table][name]})
     return {table: held for table, held in tables.items() if held}

@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from ctx_pipeline.tools.accepts import is_number
-from ctx_pipeline.tools.schema_walk import DEFS, MAX_DEPTH, Schema, change_inner, required_of, types_of
+from ctx_pipeline.tools.schema_walk import (
+    DEFS,
+    MAX_DEPTH,
+    Schema,
+    change_inner,
+    required_of,
+    types_of,
+)
 
 _OTHER_TYPES: Final[Mapping[str, str | None]] = {
     **dict.fromkeys(("dict", "map", "mapping", "hash", "record", "struct"), "object"),
@@ -36,7 +43,11 @@ def _is_named(value: Any) -> bool:
 
 
 def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(is_schema(part) for part in cast("list[Any]", value))
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(is_schema(part) for part in cast("list[Any]", value))
+    )
 
 
 def _is_count(value: Any) -> bool:
@@ -52,22 +63,43 @@ def _is_flag(value: Any) -> bool:
 
 
 _FORMS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas", "dependencies", *DEFS), _is_named),
+    **dict.fromkeys(
+        ("properties", "patternProperties", "dependentSchemas", "dependencies", *DEFS), _is_named
+    ),
     **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _is_list),
     **dict.fromkeys(
         (
-            *("not", "if", "then", "else", "contains", "propertyNames", "contentSchema", "additionalItems"),
+            *(
+                "not",
+                "if",
+                "then",
+                "else",
+                "contains",
+                "propertyNames",
+                "contentSchema",
+                "additionalItems",
+            ),
             *("additionalProperties", "unevaluatedProperties", "unevaluatedItems"),
         ),
         is_schema,
     ),
     "items": lambda value: is_schema(value) or _is_list(value),
     "enum": lambda value: isinstance(value, list) and bool(cast("Any", value)),
-    "required": lambda value: isinstance(value, list) and all(map(_is_text, cast("list[Any]", value))),
+    "required": lambda value: (
+        isinstance(value, list) and all(map(_is_text, cast("list[Any]", value)))
+    ),
     **dict.fromkeys(("minimum", "maximum", "multipleOf"), is_number),
-    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), lambda value: is_number(value) or _is_flag(value)),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
-    **dict.fromkeys(("pattern", "format", "title", "description", "$ref", "$schema", "$id", "$comment"), _is_text),
+    **dict.fromkeys(
+        ("exclusiveMinimum", "exclusiveMaximum"), lambda value: is_number(value) or _is_flag(value)
+    ),
+    **dict.fromkeys(
+        ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+        _is_count,
+    ),
+    **dict.fromkeys(
+        ("pattern", "format", "title", "description", "$ref", "$schema", "$id", "$comment"),
+        _is_text,
+    ),
     **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _is_flag),
     "examples": lambda value: isinstance(value, list),
 }
@@ -86,7 +118,9 @@ def repaired(schema: Schema, depth: int = 0) -> Schema:
         elif form is None or form(value):
             kept[keyword] = change_inner(keyword, value, lambda part: repaired(part, depth + 1))
     if "properties" in kept:
-        kept["properties"] = {name: part if is_schema(part) else {} for name, part in kept["properties"].items()}
+        kept["properties"] = {
+            name: part if is_schema(part) else {} for name, part in kept["properties"].items()
+        }
     if "required" in kept:
         kept["required"] = list(dict.fromkeys(required_of(kept)))
     return _in_present_draft(kept)

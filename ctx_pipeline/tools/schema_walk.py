@@ -8,14 +8,24 @@ from typing import Any, cast
 Schema = dict[str, Any]
 Path = tuple[str | int, ...]
 
-BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+BY_NAME = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
 """Keywords whose value maps names to schemas."""
 LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 """Keywords whose value may be a list of schemas."""
 SINGLE = frozenset(
     {
         *("items", "additionalItems", "contains", "unevaluatedItems", "contentSchema"),
-        *("additionalProperties", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"),
+        *(
+            "additionalProperties",
+            "unevaluatedProperties",
+            "propertyNames",
+            "not",
+            "if",
+            "then",
+            "else",
+        ),
     }
 )
 """Keywords whose value may be one schema."""
@@ -68,7 +78,10 @@ def change_inner(keyword: str, value: Any, change: Callable[[Schema], Schema]) -
     """Return the value of a keyword with every schema in it changed."""
     if keyword in BY_NAME and isinstance(value, dict):
         named = cast("dict[str, Any]", value)
-        return {name: change(cast("Schema", part)) if isinstance(part, dict) else part for name, part in named.items()}
+        return {
+            name: change(cast("Schema", part)) if isinstance(part, dict) else part
+            for name, part in named.items()
+        }
     if keyword in LISTS and isinstance(value, list):
         listed = cast("list[Any]", value)
         return [change(cast("Schema", part)) if isinstance(part, dict) else part for part in listed]

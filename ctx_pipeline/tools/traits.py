@@ -54,15 +54,31 @@ _DOES_ZH = re.compile(
 )
 _PAYING_NAMES = frozenset({"pay", "payout", "remit"})
 _MOVING_NAMES = frozenset(
-    {"transfer", "wire", "send", "withdraw", "refund", "charge", "move", "make", "submit", "execute", "deposit"}
+    {
+        "transfer",
+        "wire",
+        "send",
+        "withdraw",
+        "refund",
+        "charge",
+        "move",
+        "make",
+        "submit",
+        "execute",
+        "deposit",
+    }
 )
-_MONEY_NAMES = frozenset({"money", "fund", "funds", "payment", "payments", "cash", "balance", "dollars", "usd"})
+_MONEY_NAMES = frozenset(
+    {"money", "fund", "funds", "payment", "payments", "cash", "balance", "dollars", "usd"}
+)
 _PAYING_ZH = ("转账", "汇款", "打款", "付款", "支付", "扣款", "提现")
 LOOKED_CHARS = 4_000
 """What of a description is looked at for what a tool does."""
 
 
-def risk_of(name: str, description: str, annotations: Mapping[str, Any], *, trusted: bool = True) -> str:
+def risk_of(
+    name: str, description: str, annotations: Mapping[str, Any], *, trusted: bool = True
+) -> str:
     """Return `low` (it only reads), `medium` (it writes) or `high` (what it does may not be undone).
 
     What the annotations say counts, but never against the name or the first verb of the description: `delete_file` is
@@ -136,13 +152,19 @@ def phases_of(annotations: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[
             if isinstance(value, str) and value:
                 return (value,)
             if isinstance(value, list | tuple):
-                return tuple(dict.fromkeys(part for part in cast("Sequence[Any]", value) if isinstance(part, str)))
+                return tuple(
+                    dict.fromkeys(
+                        part for part in cast("Sequence[Any]", value) if isinstance(part, str)
+                    )
+                )
     return ()
 
 
 def returns_of(description: str, output_schema: Mapping[str, Any] | None) -> str | None:
     """Return what a definition says of the result: its sentences about that, else what the output schema names."""
-    said = [sentence.strip() for sentence in _SENTENCE.findall(description) if _RETURNS.search(sentence)]
+    said = [
+        sentence.strip() for sentence in _SENTENCE.findall(description) if _RETURNS.search(sentence)
+    ]
     if said:
         return " ".join(said)[:MAX_RETURN_CHARS]
     if not output_schema:
@@ -152,5 +174,7 @@ def returns_of(description: str, output_schema: Mapping[str, Any] | None) -> str
         return words.strip()[:MAX_RETURN_CHARS]
     names: Any = output_schema.get("properties")
     if isinstance(names, dict) and names:
-        return ("fields: " + ", ".join(sorted(map(str, cast("dict[str, Any]", names)))))[:MAX_RETURN_CHARS]
+        return ("fields: " + ", ".join(sorted(map(str, cast("dict[str, Any]", names)))))[
+            :MAX_RETURN_CHARS
+        ]
     return f"type: {output_schema['type']}" if isinstance(output_schema.get("type"), str) else None

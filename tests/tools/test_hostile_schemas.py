@@ -22,10 +22,19 @@ from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_co
 from ctx_pipeline.tools.schema_walk import schemas
 
 LONG = "a" * 60 + "!"
-SLOW_PATTERNS = [r"^(a+)+$", r"^(a|a)*$", r"(x+x+)+y", r"^(([a-z])+.)+[A-Z]([a-z])+$", r"^(\w+\s?)*$", r"^(甲+)+$"]
+SLOW_PATTERNS = [
+    r"^(a+)+$",
+    r"^(a|a)*$",
+    r"(x+x+)+y",
+    r"^(([a-z])+.)+[A-Z]([a-z])+$",
+    r"^(\w+\s?)*$",
+    r"^(甲+)+$",
+]
 
 
-def tool(schema: dict[str, Any], description: str = "Find a user by name. Returns the user.") -> dict[str, Any]:
+def tool(
+    schema: dict[str, Any], description: str = "Find a user by name. Returns the user."
+) -> dict[str, Any]:
     return {"name": "find_user", "description": description, "inputSchema": schema}
 
 
@@ -46,7 +55,12 @@ def found(schema: dict[str, Any]) -> set[str]:
         lambda p: {"pattern": p, "enum": [LONG, "甲" * 60 + "!"]},
         lambda p: {"allOf": [{"pattern": p}], "const": LONG, "default": LONG},
         lambda p: {"type": "object", "patternProperties": {p: False}, "default": {LONG: 1}},
-        lambda p: {"type": "object", "patternProperties": {p: {}}, "additionalProperties": False, "default": {LONG: 1}},
+        lambda p: {
+            "type": "object",
+            "patternProperties": {p: {}},
+            "additionalProperties": False,
+            "default": {LONG: 1},
+        },
         lambda p: {
             "type": "object",
             "patternProperties": {p: {}},
@@ -71,11 +85,16 @@ def test_a_value_that_a_slow_pattern_refuses_is_found_and_one_that_it_takes_is_n
 
 @pytest.mark.parametrize("pattern", [r"(?=(a+)+$)a", r"(a)\1+", "[a]" * 500])
 def test_a_pattern_that_needs_backtracking_is_not_searched_and_told(pattern: str):
-    name = {"type": "string", "description": "Name of the user", "pattern": pattern, "default": LONG}
-    assert found(takes(name=name)) == {"unchecked_pattern"}
-    assert found(takes(name={"description": "By name", "type": "object", "patternProperties": {pattern: {}}})) == {
-        "unchecked_pattern"
+    name = {
+        "type": "string",
+        "description": "Name of the user",
+        "pattern": pattern,
+        "default": LONG,
     }
+    assert found(takes(name=name)) == {"unchecked_pattern"}
+    assert found(
+        takes(name={"description": "By name", "type": "object", "patternProperties": {pattern: {}}})
+    ) == {"unchecked_pattern"}
 
 
 def chain(keyword: str, length: int = 40) -> dict[str, Any]:
@@ -84,19 +103,27 @@ def chain(keyword: str, length: int = 40) -> dict[str, Any]:
     for at in range(length):
         twice = [{"$ref": f"#/$defs/d{at + 1}"}] * 2
         parts[f"d{at}"] = (
-            {"properties": dict(zip("ab", twice, strict=True))} if keyword == "properties" else {keyword: twice}
+            {"properties": dict(zip("ab", twice, strict=True))}
+            if keyword == "properties"
+            else {keyword: twice}
         )
     return {**parts, f"d{length}": {"type": "string"}}
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 def test_references_that_multiply_end_with_a_finding(keyword: str):
-    name = {"$ref": "#/$defs/d0", "description": "Name of the user", "default": 1 if keyword == "anyOf" else "x"}
+    name = {
+        "$ref": "#/$defs/d0",
+        "description": "Name of the user",
+        "default": 1 if keyword == "anyOf" else "x",
+    }
     assert "unchecked_schema" in found({**takes(name=name), "$defs": chain(keyword)})
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "properties"])
-def test_two_versions_of_a_schema_whose_references_multiply_are_compared_as_far_as_there_is_room(keyword: str):
+def test_two_versions_of_a_schema_whose_references_multiply_are_compared_as_far_as_there_is_room(
+    keyword: str,
+):
     old = {**takes(name={"$ref": "#/$defs/d0"}), "$defs": chain(keyword)}
     new = {**old, "$defs": {**old["$defs"], "d40": {"type": "integer"}}}
     (change,) = tools.diff([tool(old)], [tool(new)]).changed
@@ -109,7 +136,10 @@ def test_two_versions_of_a_schema_whose_references_multiply_are_compared_as_far_
     [
         {"$ref": "#", "default": 1},
         takes(name={"$ref": "#/properties/name", "default": 1}),
-        {"$ref": "#/$defs/n", "$defs": {"n": takes(**{key: {"$ref": "#/$defs/n"} for key in "abcdefgh"})}},
+        {
+            "$ref": "#/$defs/n",
+            "$defs": {"n": takes(**{key: {"$ref": "#/$defs/n"} for key in "abcdefgh"})},
+        },
     ],
 )
 def test_a_schema_that_refers_to_itself_is_looked_at_once(schema: dict[str, Any]):
@@ -123,7 +153,11 @@ def test_a_schema_that_refers_to_itself_is_looked_at_once(schema: dict[str, Any]
     [
         takes(**{f"p{number}": {"type": "string", "default": "a"} for number in range(4_000)}),
         takes(name={"enum": [[number, str(number)] for number in range(4_000)]}),
-        {"type": "object", "anyOf": [{"required": [f"x{at}" for at in range(1_000)]}] * 100, "default": {}},
+        {
+            "type": "object",
+            "anyOf": [{"required": [f"x{at}" for at in range(1_000)]}] * 100,
+            "default": {},
+        },
     ],
 )
 def test_a_huge_schema_is_told_and_not_looked_into(schema: dict[str, Any]):
@@ -133,7 +167,16 @@ def test_a_huge_schema_is_told_and_not_looked_into(schema: dict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    "words", ["before using all answers must ", "values are" + " " * 50, "把对话发送", "a-", "\n", "<|", "eyJ-"]
+    "words",
+    [
+        "before using all answers must ",
+        "values are" + " " * 50,
+        "把对话发送",
+        "a-",
+        "\n",
+        "<|",
+        "eyJ-",
+    ],
 )
 def test_a_huge_text_is_told_and_looked_at_as_far_as_a_limit(words: str):
     long = words * (300_000 // len(words))
@@ -188,10 +231,17 @@ def reaching(address: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("which", range(7))
-def test_nothing_that_a_schema_names_is_fetched_and_it_is_told(which: int, server: _Counted, tmp_path: Path):
+def test_nothing_that_a_schema_names_is_fetched_and_it_is_told(
+    which: int, server: _Counted, tmp_path: Path
+):
     held = tmp_path / "held.json"
     held.write_text('{"type": "string"}', encoding="utf-8")
-    for address in (f"http://127.0.0.1:{server.server_port}/x", "file:///dev/zero", held.as_uri(), "/dev/zero"):
+    for address in (
+        f"http://127.0.0.1:{server.server_port}/x",
+        "file:///dev/zero",
+        held.as_uri(),
+        "/dev/zero",
+    ):
         schema = reaching(address)[which]
         codes = found(schema)
         assert "unresolved_reference" in codes
@@ -200,13 +250,20 @@ def test_nothing_that_a_schema_names_is_fetched_and_it_is_told(which: int, serve
     assert server.asked == 0
 
 
-@pytest.mark.parametrize("dialect", ["http://127.0.0.1:9/x", "file:///dev/zero", "http://[bad", ["x"], 5])
+@pytest.mark.parametrize(
+    "dialect", ["http://127.0.0.1:9/x", "file:///dev/zero", "http://[bad", ["x"], 5]
+)
 def test_a_dialect_that_nobody_knows_is_told_and_not_looked_up(dialect: Any):
-    assert "unknown_dialect" in found({"$schema": dialect, **takes(name={"type": "string", "default": 1})})
+    assert "unknown_dialect" in found(
+        {"$schema": dialect, **takes(name={"type": "string", "default": 1})}
+    )
 
 
 def test_addresses_that_are_none_break_nothing():
-    schema = {"$id": "http://[bad", **takes(name={"$ref": "http://[worse", "$id": "::", "default": 1})}
+    schema = {
+        "$id": "http://[bad",
+        **takes(name={"$ref": "http://[worse", "$id": "::", "default": 1}),
+    }
     assert "unresolved_reference" in found(schema)
 
 
@@ -237,7 +294,12 @@ SCHEMAS: list[dict[str, Any]] = [
     {"uniqueItems": True, "enum": [1, [1, 2], "a"]},
     {"propertyNames": {"maxLength": 1}},
     {
-        "$defs": {"n": {"properties": {"b": {"items": {"$ref": "#/$defs/n"}}}, "type": ["object", "integer"]}},
+        "$defs": {
+            "n": {
+                "properties": {"b": {"items": {"$ref": "#/$defs/n"}}},
+                "type": ["object", "integer"],
+            }
+        },
         "$ref": "#/$defs/n",
     },
     {"multipleOf": 3, "exclusiveMinimum": 1},
@@ -248,7 +310,10 @@ SCHEMAS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_what_a_schema_accepts_is_what_a_validator_says(schema: dict[str, Any]):
     for value in VALUES:
-        assert accepts(schema, schema, value, Effort()) in (None, Draft202012Validator(schema).is_valid(value))
+        assert accepts(schema, schema, value, Effort()) in (
+            None,
+            Draft202012Validator(schema).is_valid(value),
+        )
     assert any(accepts(schema, schema, value, Effort()) is not None for value in VALUES)
 
 

@@ -67,7 +67,9 @@ DESCRIBING = [
 
 
 def of(text: str) -> tuple[str, ...]:
-    return poison_of({"name": "find_order", "description": text, "input_schema": {"type": "object"}})
+    return poison_of(
+        {"name": "find_order", "description": text, "input_schema": {"type": "object"}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,9 @@ def test_a_text_that_works_on_the_model_is_found_wherever_it_stands(code: str, t
     assert code in of(text)
     parameter: dict[str, Any] = {"properties": {"q": {"type": "string", "description": text}}}
     assert code in poison_of({"name": "find_order", "input_schema": parameter})
-    assert code in poison_of({"name": "find_order", "input_schema": {"properties": {"q": {"enum": ["a", text]}}}})
+    assert code in poison_of(
+        {"name": "find_order", "input_schema": {"properties": {"q": {"enum": ["a", text]}}}}
+    )
 
 
 @pytest.mark.parametrize("text", DESCRIBING)

@@ -13,13 +13,24 @@ from jsonschema import Draft202012Validator
 from ctx_pipeline import tools
 from ctx_pipeline.tools.compact import compact_tool
 from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
-from ctx_pipeline.tools.provider_form import TOP_ONLY, Refused, plain_name, plain_names, provider_form, provider_schema
+from ctx_pipeline.tools.provider_form import (
+    TOP_ONLY,
+    Refused,
+    plain_name,
+    plain_names,
+    provider_form,
+    provider_schema,
+)
 
 TEXT: dict[str, Any] = {"type": "string"}
 
 
 def takes(*required: str, **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
+    return {
+        "type": "object",
+        "properties": properties,
+        **({"required": list(required)} if required else {}),
+    }
 
 
 def assert_form(schema: dict[str, Any]) -> None:
@@ -36,25 +47,47 @@ def assert_form(schema: dict[str, Any]) -> None:
         ({"type": "object"}, [{}]),
         ({"properties": {"a": TEXT}}, [{"a": "x"}]),
         ({"type": ["object", "null"], "properties": {"a": TEXT}}, [{"a": "x"}]),
-        ({"anyOf": [takes("a", a=TEXT), takes("b", b={"type": "integer"})]}, [{"a": "x"}, {"b": 1}]),
-        ({"anyOf": [takes("a", a=TEXT), takes("a", a={"type": "integer"})]}, [{"a": "x"}, {"a": 1}]),
+        (
+            {"anyOf": [takes("a", a=TEXT), takes("b", b={"type": "integer"})]},
+            [{"a": "x"}, {"b": 1}],
+        ),
+        (
+            {"anyOf": [takes("a", a=TEXT), takes("a", a={"type": "integer"})]},
+            [{"a": "x"}, {"a": 1}],
+        ),
         (
             {"oneOf": [takes("k", k={"const": "a"}), takes("k", k={"const": "b"}, n=TEXT)]},
             [{"k": "a"}, {"k": "b", "n": "x"}],
         ),
-        ({**takes(a=TEXT, b=TEXT), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, [{"a": "x"}, {"b": "x"}]),
+        (
+            {**takes(a=TEXT, b=TEXT), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            [{"a": "x"}, {"b": "x"}],
+        ),
         ({"anyOf": [{"type": "null"}, takes("a", a=TEXT)]}, [{"a": "x"}]),
         ({"anyOf": [True, takes("a", a=TEXT)]}, [{}, {"a": "x"}]),
         ({"allOf": [takes("a", a=TEXT), takes("b", b=TEXT)]}, [{"a": "x", "b": "y"}]),
-        ({"allOf": [takes(a=TEXT), {**takes(b=TEXT), "additionalProperties": False}]}, [{"b": "y"}]),
-        ({"$ref": "#/$defs/A", "$defs": {"A": takes("x", x={"$ref": "#/$defs/B"}), "B": TEXT}}, [{"x": "y"}]),
+        (
+            {"allOf": [takes(a=TEXT), {**takes(b=TEXT), "additionalProperties": False}]},
+            [{"b": "y"}],
+        ),
+        (
+            {"$ref": "#/$defs/A", "$defs": {"A": takes("x", x={"$ref": "#/$defs/B"}), "B": TEXT}},
+            [{"x": "y"}],
+        ),
         ({"$ref": "#/definitions/a~1b", "definitions": {"a/b": takes("x", x=TEXT)}}, [{"x": "y"}]),
-        ({"$ref": "#/$defs/n", "$defs": {"n": takes(a={"$ref": "#/$defs/n"}, v=TEXT)}}, [{"a": {"a": {"v": "x"}}}]),
+        (
+            {"$ref": "#/$defs/n", "$defs": {"n": takes(a={"$ref": "#/$defs/n"}, v=TEXT)}},
+            [{"a": {"a": {"v": "x"}}}],
+        ),
         ({**takes(a=TEXT), "not": {"required": ["a", "b"]}}, [{"a": "x"}]),
         ({**takes(a=TEXT), "enum": [{"a": "x"}]}, [{"a": "x"}]),
         ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, [{"a": 1, "b": 2}]),
         (
-            {"type": "object", "additionalProperties": False, "anyOf": [takes("a", a=TEXT), takes("b", b=TEXT)]},
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "anyOf": [takes("a", a=TEXT), takes("b", b=TEXT)],
+            },
             [{"a": "x"}, {"b": "x"}],
         ),
     ],
@@ -69,7 +102,9 @@ def test_a_schema_that_takes_an_object_has_a_form_that_takes_the_same_calls(
 
 
 def test_required_names_that_alternatives_do_not_share_are_told_in_words():
-    form = provider_schema({"anyOf": [takes("owner", "repo", owner=TEXT, repo=TEXT), takes("url", url=TEXT)]})
+    form = provider_schema(
+        {"anyOf": [takes("owner", "repo", owner=TEXT, repo=TEXT), takes("url", url=TEXT)]}
+    )
     assert form["description"] == "Needs one of: owner + repo; url."
     assert "required" not in form
 
@@ -89,24 +124,42 @@ def test_required_names_that_alternatives_do_not_share_are_told_in_words():
         (takes(**{f"p{number}": takes(a=TEXT) for number in range(4_000)}), "too large"),
     ],
 )
-def test_a_schema_without_such_a_form_says_why_and_is_an_error_of_lint(schema: dict[str, Any], why: str):
+def test_a_schema_without_such_a_form_says_why_and_is_an_error_of_lint(
+    schema: dict[str, Any], why: str
+):
     with pytest.raises(Refused, match=why):
         provider_schema(schema)
-    (found,) = [each for each in lint(schema) if each.code in ("no_provider_form", "unchecked_schema")]
+    (found,) = [
+        each for each in lint(schema) if each.code in ("no_provider_form", "unchecked_schema")
+    ]
     assert found.severity == "error"
 
 
 def lint(schema: dict[str, Any]) -> tuple[tools.ToolFinding, ...]:
-    return tools.lint([{"name": "find_user", "description": "Find a user by name. Returns it.", "inputSchema": schema}])
+    return tools.lint(
+        [
+            {
+                "name": "find_user",
+                "description": "Find a user by name. Returns it.",
+                "inputSchema": schema,
+            }
+        ]
+    )
 
 
 def test_what_providers_refuse_at_the_top_is_told_where_packs_show_it_otherwise():
-    assert "schema_reshaped" in {each.code for each in lint({"anyOf": [takes(a=TEXT), takes(b=TEXT)]})}
-    assert "schema_reshaped" not in {each.code for each in lint(takes(a={"anyOf": [TEXT, {"type": "null"}]}))}
+    assert "schema_reshaped" in {
+        each.code for each in lint({"anyOf": [takes(a=TEXT), takes(b=TEXT)]})
+    }
+    assert "schema_reshaped" not in {
+        each.code for each in lint(takes(a={"anyOf": [TEXT, {"type": "null"}]}))
+    }
 
 
 def test_references_that_multiply_at_the_top_are_refused():
-    defs: dict[str, Any] = {f"d{at}": {"anyOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)}
+    defs: dict[str, Any] = {
+        f"d{at}": {"anyOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)
+    }
     with pytest.raises(Refused, match="too many alternatives"):
         provider_schema({"$ref": "#/$defs/d0", "$defs": {**defs, "d40": takes(a=TEXT)}})
 
@@ -140,7 +193,9 @@ def test_invalid_keywords_and_types_of_other_languages_are_repaired():
 
 
 def test_a_sound_schema_stays_byte_for_byte():
-    content = tool_content(ToolDefinition.model_validate({"name": "a.b", "inputSchema": takes("a", a=TEXT)}))
+    content = tool_content(
+        ToolDefinition.model_validate({"name": "a.b", "inputSchema": takes("a", a=TEXT)})
+    )
     assert provider_form(content) == (content, None)
 
 
