@@ -84,7 +84,7 @@ _FORMS: Final[Mapping[str, Callable[[Any], bool]]] = {
         is_schema,
     ),
     "items": lambda value: is_schema(value) or _is_list(value),
-    "enum": lambda value: isinstance(value, list) and bool(cast("Any", value)),
+    "enum": lambda value: isinstance(value, list) and len(cast("list[Any]", value)) > 0,
     "required": lambda value: (
         isinstance(value, list) and all(map(_is_text, cast("list[Any]", value)))
     ),

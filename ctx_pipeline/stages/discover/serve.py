@@ -20,9 +20,9 @@ from ctx_pipeline.stages.candidates import REQUEST_SOURCE, Candidate, CountToken
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.discover.clusters import cluster_observations
 from ctx_pipeline.stages.discover.expansion import add_named, named_terms
+from ctx_pipeline.stages.discover.offered import offered_tools
 from ctx_pipeline.stages.discover.periods import Period, resolve, shown
 from ctx_pipeline.stages.discover.queries import Query, search_all
-from ctx_pipeline.stages.offered import offered_tools
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, repair_json, short_hash
 
