@@ -43,11 +43,8 @@ def _is_named(value: Any) -> bool:
 
 
 def _is_list(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(is_schema(part) for part in cast("list[Any]", value))
-    )
+    listed = cast("list[Any]", value) if isinstance(value, list) else []
+    return len(listed) > 0 and all(is_schema(part) for part in listed)
 
 
 def _is_count(value: Any) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ctx_pipeline.contracts import ContextItem, ContextPack, Exclusion, ItemKind, Trust
-from ctx_pipeline.contracts.render import render
 from ctx_pipeline.language.tokens import count_tokens
 from testing.artifacts import make_item, make_project
 from tests.stages.test_routing import assembled, shown
@@ -56,7 +55,7 @@ def tool(
 def rendered(pack: ContextPack) -> list[list[dict[str, Any]]]:
     """Return name and schema of every tool, as each provider gets them."""
     chat, responses, anthropic = (
-        render(pack, form)["tools"] for form in ("openai_chat", "openai_responses", "anthropic")
+        pack.render(form)["tools"] for form in ("openai_chat", "openai_responses", "anthropic")
     )
     return [[each["function"] for each in chat], responses, anthropic]
 
