@@ -72,7 +72,7 @@ def _offered_tool(
         refusal=looked.refusal,
         poison=looked.poison,
         order=number,
-        discovered_by=[REQUEST_SOURCE],
+        discovered_by=(REQUEST_SOURCE,),
     )
 
 
