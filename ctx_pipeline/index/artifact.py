@@ -23,7 +23,7 @@ from ctx_pipeline.text import canonical_json, sha256_hex
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Layout of an artifact; a reader refuses another one by name."""
 
 PARTS = (
