@@ -59,10 +59,7 @@ def floor(view: ServingView, ledger: Ledger, tenant: str, text: str, vector: np.
     scores = reader.vectors[rows] @ vector
     top = np.argpartition(scores, -LIMIT)[-LIMIT:]
     dense = dict(zip(rows[top].tolist(), scores[top].tolist(), strict=True))
-    hits = reader.lexical.search(
-        text, tenant=reader.tenant_numbers[tenant], scopes=np.flatnonzero(allowed).tolist(), current=True, limit=LIMIT
-    )
-    words = {row: score for row, score in zip(*hits, strict=True) if mask[row - first]}
+    words = dict(zip(*reader.lexical.search(text, reader.lexical.readership(first, mask), limit=LIMIT), strict=True))
     best = max(words.values(), default=1.0)
     fused = {row: 0.5 * dense.get(row, 0.0) + 0.5 * words.get(row, 0.0) / best for row in dense | words}
     tokens = reader.tokens["o200k_base"]

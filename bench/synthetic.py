@@ -22,7 +22,7 @@ from ctx_pipeline.index.artifact import Generation, Layout, Staging
 from ctx_pipeline.index.catalogue import Row, tenant_slices
 from ctx_pipeline.index.claims.extract import claims_table
 from ctx_pipeline.index.facts import fact_values, facts_table
-from ctx_pipeline.index.lexical import terms_table
+from ctx_pipeline.index.lexical import lexical_tables, terms_table
 from ctx_pipeline.security.visibility import NEVER
 from ctx_pipeline.stages import assemble, budget, conflicts, discover, duplicates, rank, routing, transform
 from ctx_pipeline.stages import filter as filter_stage
@@ -159,8 +159,10 @@ def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 
     del blocks
     terms = pa.concat_tables(made.terms)
     made.terms.clear()
-    staging.write("filtered", filter_stage.batch(made.rows, {}, terms, staging.lexical_directory()))
+    for part, table in lexical_tables(terms).items():
+        staging.write(part, table)
     del terms
+    staging.write("filtered", filter_stage.batch(made.rows, {}))
     staging.write("discovered", discover.batch(made.rows))
     vectors = _vectors(count, seed + 1)
     staging.write("vectors", discover.vector_table(vectors))

@@ -364,21 +364,20 @@ class Pipeline:
         return build.result("discovered", {"embedded": embedded, "embedder": model.name})
 
     def filtered_items(self) -> StageResult:
-        """Write the visibility labels and times of every row, and the lexical index under these labels."""
-        from ctx_pipeline.index.lexical import TERMS_VERSION, terms_table
+        """Write the visibility labels and times of every row, and the lists of rows that each word is in."""
+        from ctx_pipeline.index.lexical import LEXICAL_PARTS, TERMS_VERSION, lexical_tables, terms_table
         from ctx_pipeline.stages import filter as filter_stage
 
         build = self._inputs()
-        if not build.has("filtered") or not (build.staging.lexical_directory() / "meta.json").exists():
+        if not build.has("filtered"):
             table = filter_stage.batch(
-                build.rows,
-                build.patches,
-                build.derived("terms", TERMS_VERSION, lambda rows: terms_table(build.items(rows))),
-                build.staging.lexical_directory(),
-                gone=self._gone(build.rows),
-                source_labels=self._source_labels(),
+                build.rows, build.patches, gone=self._gone(build.rows), source_labels=self._source_labels()
             )
             build.staging.write("filtered", table)
+        if not build.has(*LEXICAL_PARTS):
+            terms = build.derived("terms", TERMS_VERSION, lambda rows: terms_table(build.items(rows)))
+            for part, table in lexical_tables(terms).items():
+                build.staging.write(part, table)
         return build.result("filtered", {})
 
     def ranked_items(self) -> StageResult:

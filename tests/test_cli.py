@@ -24,7 +24,7 @@ from ctx_pipeline.cli_context import Format, Level, Risk
 from ctx_pipeline.cli_run import COMMAND_ORDER, IdentityFlags
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-HEAVY = ("dagster", "duckdb", "lancedb", "numpy", "polars", "pyarrow", "tantivy", "tiktoken", "torch")
+HEAVY = ("dagster", "duckdb", "lancedb", "numpy", "polars", "pyarrow", "tiktoken", "torch")
 QUESTION = "what does GMV mean and are refunds counted?"
 CLOCK = "2026-11-30T00:00:00Z"
 METRIC = "metric:registry/gmv"

@@ -147,6 +147,9 @@ def serve(
     found.add_siblings(best)
     found.add_related(best)
     found.add_rivals(best)
+    for row in hits.lapsed:
+        # Last: what is ruled out leads to nothing else.
+        found.add(row, LEXICAL)
     candidates = found.candidates(encoding, dense, lexical)
     periods = resolve(_task_text(request), clock.at)
     if periods:

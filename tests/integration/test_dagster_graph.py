@@ -53,7 +53,7 @@ def test_the_asset_graph_has_the_shape_we_reviewed(home: Path) -> None:
         ("sources/notes", "", "sources", "lancedb memories", "ana@example.com", "1h 2h"),
         ("sources/rules", "", "sources", "instructions lancedb", "", ""),
         ("stages/discovered_items", sources, "stages", "arrow lancedb python", "team:context-platform", "1h 2h"),
-        ("stages/filtered_items", "stages/discovered_items", "stages", "arrow python tantivy", *_STAGE),
+        ("stages/filtered_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
         ("stages/ranked_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
         ("stages/transformed_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
         ("stages/budgeted_items", "stages/transformed_items", "stages", "arrow python tiktoken", *_STAGE),
