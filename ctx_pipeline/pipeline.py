@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ctx_pipeline.config import LedgerSection, SourceConfig, load_config
+from ctx_pipeline.config import SourceConfig, load_config
 from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
@@ -23,6 +23,7 @@ from ctx_pipeline.index.claims.words import CLAIMS_VERSION
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
+from ctx_pipeline.own_ledger import open_ledger, state_folder
 from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank import SourceFacts
@@ -62,21 +63,6 @@ def default_when_to_load(kind: SourceKind) -> WhenToLoad:
 def utc_now() -> datetime:
     """Return the wall clock."""
     return datetime.now(UTC)
-
-
-def state_folder(home: Path) -> Path:
-    """Return where a project's durable record lies."""
-    return home / ".ctx" / "state"
-
-
-def open_ledger(home: Path, settings: LedgerSection) -> Ledger:
-    """Open a project's ledger."""
-    from ctx_pipeline.ledger import Ledger
-
-    if settings.url is not None:
-        return Ledger.open(settings.url.get_secret_value())
-    state_folder(home).mkdir(parents=True, exist_ok=True)
-    return Ledger.open(state_folder(home) / "ledger.db")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +287,7 @@ class Pipeline:
             store_sequence=sequence,
             store_head=head[:16],
             overlay_sequence=self.ledger.overlay_sequence(),
+            ledger=self.ledger.identity(),
             embedder=self.embedder.name,
             dim=self.embedder.dim,
             settings=short_hash(canonical_json(settings), 16),

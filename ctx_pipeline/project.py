@@ -37,7 +37,7 @@ from ctx_pipeline.inspection import (
     inspect_tools,
     inspect_why_not,
 )
-from ctx_pipeline.pipeline import open_ledger
+from ctx_pipeline.own_ledger import open_ledger
 from ctx_pipeline.profiles import model_profile
 from ctx_pipeline.records import SnapshotReader
 from ctx_pipeline.security.policy_service import PolicyGuard, policy_guard

@@ -17,14 +17,15 @@ from ctx_pipeline.errors import InvalidRequest, Unavailable
 from ctx_pipeline.index.artifact import read_pointer
 from ctx_pipeline.index.labels import is_tie
 from ctx_pipeline.index.overlay import ItemKey, Patch, fold
-from ctx_pipeline.pipeline import Pipeline, state_folder, utc_now
+from ctx_pipeline.own_ledger import read_ledger
+from ctx_pipeline.pipeline import Pipeline, utc_now
 from ctx_pipeline.registry.files import DefinitionFile, Target, find_targets, write_targets
 from ctx_pipeline.registry.record import Version, read_versions
 from ctx_pipeline.registry.review import Review, choose_registry, review
 from ctx_pipeline.security.visibility import micros
 
 if TYPE_CHECKING:
-    from ctx_pipeline.ledger import Ledger, OverlayEntry
+    from ctx_pipeline.ledger import OverlayEntry
 
 __all__ = ["DefinitionFile", "check", "publish"]
 
@@ -57,7 +58,7 @@ def check(
     targets = find_targets(registry, loaded.home, files)
     from ctx_pipeline.index.store import Store
 
-    with _open_record(loaded.home, loaded.config.ledger.url is not None) as ledger:
+    with read_ledger(loaded.home, loaded.config.ledger) or nullcontext() as ledger:
         found = review(
             loaded.home,
             loaded.config,
@@ -68,18 +69,6 @@ def check(
             now=now,
         )
     return _report(registry, targets, found, now)
-
-
-def _open_record(home: Path, remote: bool) -> Ledger | nullcontext[None]:
-    """Open the ledger for reading; None when there is none yet."""
-    from ctx_pipeline.ledger import Ledger
-
-    if remote:
-        url = load_config(home).config.ledger.url
-        assert url is not None
-        return Ledger.open(url.get_secret_value(), readonly=True)
-    path = state_folder(home) / "ledger.db"
-    return Ledger.open(path, readonly=True) if path.exists() else nullcontext()
 
 
 def publish(

@@ -49,6 +49,8 @@ class Generation:
     """Hash of the configuration that the columns depend on."""
     store_head: str = ""
     """Hash of the item under `store_sequence`: another record, restored or begun anew, counts up to it as well."""
+    ledger: str = ""
+    """Which ledger knows what has happened to the items."""
 
     @property
     def name(self) -> str:

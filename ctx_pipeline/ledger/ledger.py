@@ -29,7 +29,19 @@ from ctx_pipeline.ledger.records import (
     SourceObservation,
 )
 from ctx_pipeline.ledger.rollup import DayMark, select_marks, select_tokens
-from ctx_pipeline.ledger.schema import BLOBS, EVENTS, OVERLAY, RECALLS, SNAPSHOT_ITEMS, SNAPSHOTS, SOURCES, USAGE, USED
+from ctx_pipeline.ledger.schema import (
+    BLOBS,
+    COUNTERS,
+    EVENTS,
+    IDENTITY,
+    OVERLAY,
+    RECALLS,
+    SNAPSHOT_ITEMS,
+    SNAPSHOTS,
+    SOURCES,
+    USAGE,
+    USED,
+)
 from ctx_pipeline.ledger.snapshots import SnapshotStore
 
 _COUNTED = (EVENTS, OVERLAY, RECALLS, SOURCES, BLOBS, SNAPSHOTS, SNAPSHOT_ITEMS, USED, USAGE)
@@ -46,6 +58,9 @@ class Ledger:
         self._database = database
         self._snapshots = SnapshotStore(database)
         self._times: tuple[int, dict[str, datetime]] = (-1, {})
+        self._identity: str | None = None
+        self.after_overlay: Callable[[], None] | None = None
+        """Called when changes of visibility have been committed."""
         # Runs at `close`, when the object is no longer referenced, or when the interpreter exits.
         self._finalizer = weakref.finalize(self, _shut, self._snapshots, database)
         _OPEN[self] = (self._snapshots, database)
@@ -145,7 +160,10 @@ class Ledger:
         if not entries:
             return self.overlay_sequence()
         with self._database.write() as connection:
-            return journal.insert_overlay(connection, entries)
+            sequence = journal.insert_overlay(connection, entries)
+        if self.after_overlay is not None:
+            self.after_overlay()
+        return sequence
 
     def overlay_since(self, sequence: int) -> tuple[OverlayEntry, ...]:
         """Return the overlay's entries after `sequence`, in order; the last one's number is the new position."""
@@ -157,6 +175,20 @@ class Ledger:
     def overlay_sequence(self) -> int:
         """Return the number of the last committed overlay entry of any process; 0 when there is none. Cheap."""
         return self._database.counters()[0]
+
+    # --- what it is
+
+    def identity(self) -> str:
+        """Return what tells this ledger from every other; a copy of it has the same."""
+        if self._identity is None:
+            with self._database.read() as connection:
+                self._identity = str(connection.execute(select(IDENTITY.c.ledger_id)).scalar_one())
+        return self._identity
+
+    def last_number(self) -> int:
+        """Return the last number that was given away; 0 for a ledger in which nothing has ever happened."""
+        with self._database.read() as connection:
+            return int(connection.execute(select(COUNTERS.c.sequence)).scalar_one())
 
     # --- sources
 

@@ -31,7 +31,8 @@ def upgrade(op):
     run(op, {statement!r})
 """
 FORMER = (
-    f"DROP TABLE {VERSION_TABLE}", "CREATE TABLE meta (schema_version INTEGER NOT NULL)", "INSERT INTO meta VALUES (2)",
+    f"DROP TABLE {VERSION_TABLE}", "DROP TABLE identity",
+    "CREATE TABLE meta (schema_version INTEGER NOT NULL)", "INSERT INTO meta VALUES (2)",
 )  # fmt: skip
 """Makes a ledger look as it did when its version was kept in `meta`."""
 
@@ -196,7 +197,7 @@ def test_damaged_pages_are_found_by_the_integrity_report(tmp_path: Path) -> None
 def test_a_reader_reads_writes_nothing_and_says_when_there_is_no_ledger(url: str, tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as missing:
         Ledger.open(url, readonly=True)
-    assert missing.value.stable_code == "ledger_missing"
+    assert missing.value.stable_code == "no_ledger"
     assert not (tmp_path / "state").exists()
     with Ledger.open(url) as ledger:
         ledger.append_overlay([overlay()])
