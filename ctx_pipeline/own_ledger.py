@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MARK = "record.json"
 """In `.ctx/state`: which ledger this record belongs to, and up to which entry of the overlay it is known to go."""
 
-NOT_THERE = "there is no ledger beside the store and the index of this project"
+NOT_THERE = "there is none"
 
 
 def state_folder(home: Path) -> Path:
@@ -140,18 +140,18 @@ def check_ledger(home: Path, ledger: Ledger, known: KnownRecord | None) -> None:
         return
     given, said = ledger.last_number(), ledger.overlay_sequence()
     if known.ledgers - {ledger.identity()}:
-        raise _missing("the ledger is not the one that the store and the index of this project belong to", home)
+        raise _missing("this is another one", home)
     if known.has_items and not given:
-        raise _missing("the ledger is empty and knows nothing of what this project has stored", home)
+        raise _missing("this one is empty", home)
     if said < known.overlay_sequence:
         raise _behind(f"it ends at {said}, the record knows {known.overlay_sequence}")
     if given < known.store_sequence:
         raise _behind(f"it has given {given} numbers, the index was built up to {known.store_sequence}")
 
 
-def _missing(message: str, home: Path) -> Corrupt:
+def _missing(why: str, home: Path) -> Corrupt:
     return Corrupt(
-        message,
+        f"store and index belong to a ledger that is not here: {why}",
         where=str(state_folder(home)),
         fix="restore .ctx/state, or the ledger's database, from a backup as a whole. Without a backup move .ctx/state "
         "and .ctx/derived away and run `ctx build`: sources are read anew, and what people had retired, revoked or "

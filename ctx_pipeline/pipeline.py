@@ -390,7 +390,7 @@ class Pipeline:
 
         build = self._inputs()
         if not build.has("transformed", "tools"):
-            blocks = build.derived("transformed", RENDITION_VERSION, lambda rows: transform.batch(build.items(rows)))
+            blocks = build.blocks(transform.batch)
             items = build.items(routing.tool_places(build.rows))
             tools = routing.batch(
                 build.rows, items, build.patches, self._phases(), self.config.engine.encodings[0], count_many
@@ -401,19 +401,20 @@ class Pipeline:
 
     def budgeted_items(self) -> StageResult:
         """Write the exact token counts of every rendition."""
-        from ctx_pipeline.stages import budget, routing
+        from ctx_pipeline.stages import budget, routing, transform
         from ctx_pipeline.tokens import count_many
 
         build = self._inputs()
         if not build.has("budgeted"):
             blocks, encodings = build.staging.read("transformed"), self.config.engine.encodings
-            counts = build.derived(
-                "budgeted",
-                canonical_json([RENDITION_VERSION, *encodings]),
-                lambda rows: budget.batch(blocks.take(rows), encodings, count_many),
-            )
             # Counts are kept by item; those of a tool under another name follow from the catalogue.
             renamed = routing.renamed_rows(build.staging.read("tools"))
+            plain = build.blocks(transform.batch) if renamed else blocks
+            counts = build.derived(
+                "budgeted",
+                canonical_json([RENDITION_VERSION, "plain", *encodings]),
+                lambda rows: budget.batch(plain.take(rows), encodings, count_many),
+            )
             if renamed:
                 anew = budget.batch(blocks.take(renamed), encodings, count_many)
                 counts = routing.replaced_rows(counts, renamed, anew)
@@ -511,6 +512,10 @@ class _Build:
         """Return columns that follow from each row's item alone; only what is new is computed."""
         memo = RowMemo(self.staging.layout.derived, kind, version)
         return memo.take([row.item_hash for row in self.rows], compute)
+
+    def blocks(self, make: Callable[[Sequence[ContextItem]], pa.Table]) -> pa.Table:
+        """Return the renditions of all rows, every tool under its own name; `make` returns those of items."""
+        return self.derived("transformed", RENDITION_VERSION, lambda rows: make(self.items(rows)))
 
     def has(self, *parts: str) -> bool:
         return all(self.staging.is_whole(part) for part in parts)

@@ -196,8 +196,8 @@ def shown_names(tools: Sequence[_Parsed]) -> list[str]:
     rivals: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
     taken: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
     for tool in tools:
-        taken[tool.tenant, tool.name][tool.label].add(tool.key)
         if tool.live:
+            taken[tool.tenant, tool.name][tool.label].add(tool.key)
             rivals[tool.tenant, tool.name][tool.label].add(canonical_json([tool.description, tool.schema]))
     differing = [len(_seen_with(tool.label, rivals[tool.tenant, tool.name])) > 1 for tool in tools]
     wanted: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
