@@ -4,6 +4,7 @@
 # Dagster's annotations leave type parameters out.
 # Annotations are not postponed in this module: Dagster reads the classes of context and config from them.
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -108,6 +109,6 @@ def _metadata(pack: "ContextPack") -> dict[str, Any]:
         "denied": dg.MetadataValue.json(pack.denied),
         "budget": dg.MetadataValue.md(markdown_table(("section", "planned tokens", "used tokens"), rows)),
         "warnings": dg.MetadataValue.md(
-            markdown_table(("code", "item"), [(warning.code, warning.item_id) for warning in pack.warnings])
+            markdown_table(("code", "times"), sorted(Counter(warning.code for warning in pack.warnings).items()))
         ),
     }

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ctx_pipeline.config import SourceConfig, load_config
-from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
+from ctx_pipeline.contracts import ContextItem, Sensitivity, SourceKind, SourceReport, WhenToLoad
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
 from ctx_pipeline.index.catalogue import Row, latest_versions, make_rows, tenant_slices
@@ -24,10 +24,10 @@ from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
 from ctx_pipeline.own_ledger import open_ledger, state_folder
-from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
+from ctx_pipeline.security.visibility import EVERYONE, NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank import SourceFacts
-from ctx_pipeline.text import canonical_json, short_hash
+from ctx_pipeline.text import canonical_json, reference, short_hash
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -527,14 +527,26 @@ class _Build:
                 f"part {part!r} was not written", where="build", fix="run `ctx build`", code="stage_missing"
             )
         table = self.staging.read(part)
-        sample = tuple(_without_content(row) for row in table.slice(0, SAMPLE_ROWS).to_pylist())
+        shown = zip(table.slice(0, SAMPLE_ROWS).to_pylist(), self.rows, strict=False)
+        sample = tuple(_without_content(row, known.label) for row, known in shown)
         columns = tuple((field.name, str(field.type)) for field in table.schema)
         return StageResult(table.num_rows, digest, facts, sample, columns)
 
 
-def _without_content(row: Mapping[str, Any]) -> dict[str, Any]:
+def _without_content(row: Mapping[str, Any], label: ScopeLabel) -> dict[str, Any]:
     """Return a row for people who run builds: of what quotes an item, only its length."""
-    return {name: len(value or "") if name in QUOTING_COLUMNS else value for name, value in row.items()}
+    shown = {name: len(value or "") if name in QUOTING_COLUMNS else value for name, value in row.items()}
+    return {**shown, "item_id": shown_id(row["item_id"], label)} if "item_id" in row else shown
+
+
+def shown_id(item_id: str, label: ScopeLabel) -> str:
+    """Return an item's id as logs show it, which people read who may not read the item.
+
+    An id is the name of a file, a tool, a table. It is shown where everybody of a tenant may know it, else its hash.
+    """
+    is_open = EVERYONE in label.groups and label.sensitivity in (Sensitivity.PUBLIC, Sensitivity.INTERNAL)
+    closed = label.environment is not None or label.task_types or label.agent_visibility
+    return item_id if is_open and not closed else reference(item_id)
 
 
 def live_rows(filtered: pa.Table, now: int) -> int:

@@ -51,7 +51,7 @@ _OPEN: weakref.WeakKeyDictionary[Ledger, tuple[SnapshotStore, Database]] = weakr
 class Ledger:
     """The durable record beside the item store: one file, many processes, many threads.
 
-    What a call acknowledges is synced to disk, except snapshots submitted without `durable`, which follow within 50 ms.
+    What a call acknowledges is synced to disk, except snapshots submitted without `durable`, which follow.
     """
 
     def __init__(self, database: Database) -> None:
@@ -243,7 +243,10 @@ class Ledger:
         snapshot_id: str | None = None,
         durable: bool = False,
     ) -> None:
-        """Store a snapshot: committed within 50 ms, or before return when `durable`.
+        """Store a snapshot: committed before return when `durable`, else with the next commit of this process.
+
+        That is within 50 ms where disk and processor are free, and later where they are not. A process that is killed
+        loses what it has queued: never more than its 256 newest snapshots, because the next call waits for room.
 
         A callable is run by the writer, so that serialising costs the caller nothing; it needs `snapshot_id`. What it
         reads must not change. The same snapshot again changes nothing. When the queue is full the call waits.

@@ -202,3 +202,13 @@ def test_a_tool_that_has_its_own_name_back_is_counted_under_it(tmp_path: Path, t
             if level is not Rendition.COMPACT or reader.tokens["o200k_base"][row][place]:
                 block = reader.block(row, level)
                 assert reader.tokens["o200k_base"][row][place] == count_tokens(block, "o200k_base")
+
+
+def test_a_group_of_tools_that_do_the_same_is_named_by_none_that_is_hidden(tmp_path: Path):
+    content = json.dumps({"name": "refund", "description": "Pays an order back to the customer.", "input_schema": {}})
+    tools = [make_item(name, content, kind=ItemKind.TOOL, title="refund") for name in ("b", "c")]
+    secret = make_item("a-secret", content, kind=ItemKind.TOOL, title="refund", groups=("finance",))
+    with open_project(make_project(tmp_path / "two", [*tools, secret])) as project:
+        assert {tool.semantic_overlap_group for tool in project.tools(identity=ANA, at=NOW)} == {"tool:handbook/b"}
+    with open_project(make_project(tmp_path / "one", [tools[0], secret])) as project:
+        assert [tool.semantic_overlap_group for tool in project.tools(identity=ANA, at=NOW)] == [None]
