@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ctx_pipeline.config import SourceConfig, load_config
+from ctx_pipeline.config import LedgerSection, SourceConfig, load_config
 from ctx_pipeline.contracts import ContextItem, Sensitivity, SourceKind, SourceReport, WhenToLoad
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
@@ -23,7 +23,6 @@ from ctx_pipeline.index.claims.words import CLAIMS_VERSION
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
-from ctx_pipeline.own_ledger import open_ledger, state_folder
 from ctx_pipeline.security.visibility import EVERYONE, NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank import SourceFacts
@@ -58,6 +57,21 @@ def ignore_progress(step: str, done: int, total: int) -> None:
 def default_when_to_load(kind: SourceKind) -> WhenToLoad:
     """Return when a kind of source loads where `ctx.toml` does not say."""
     return WhenToLoad.ALWAYS if kind in LOADED_ALWAYS else WhenToLoad.ON_MATCH
+
+
+def state_folder(home: Path) -> Path:
+    """Return where a project's durable record lies."""
+    return home / ".ctx" / "state"
+
+
+def open_ledger(home: Path, settings: LedgerSection) -> Ledger:
+    """Open a project's ledger."""
+    from ctx_pipeline.ledger import Ledger
+
+    if settings.url is not None:
+        return Ledger.open(settings.url.get_secret_value())
+    state_folder(home).mkdir(parents=True, exist_ok=True)
+    return Ledger.open(state_folder(home) / "ledger.db")
 
 
 def utc_now() -> datetime:
