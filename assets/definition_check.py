@@ -11,9 +11,9 @@ from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.text import reference
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import SourceConfig
+    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.config.settings import SourceConfig
     from ctx_pipeline.contracts import DefinitionFinding
-    from ctx_pipeline.pipeline import Pipeline
 
 CHECK = "definitions_are_valid"
 
@@ -55,7 +55,11 @@ def definition_check_results(source: SourceConfig, pipeline: Pipeline) -> list[d
                 "errors": errors,
                 "warnings": len(found.findings) - errors,
                 **(
-                    {"findings": dg.MetadataValue.md(findings_table(found.findings, named=is_open(source)))}
+                    {
+                        "findings": dg.MetadataValue.md(
+                            findings_table(found.findings, named=is_open(source))
+                        )
+                    }
                     if found.findings
                     else {}
                 ),
@@ -67,7 +71,12 @@ def definition_check_results(source: SourceConfig, pipeline: Pipeline) -> list[d
 def findings_table(findings: tuple[DefinitionFinding, ...], *, named: bool) -> str:
     """Return findings as a Markdown table without their messages, which name what definitions say."""
     rows: list[tuple[Any, ...]] = [
-        (finding.severity, finding.code.value, finding.path if named else reference(finding.path), finding.line)
+        (
+            finding.severity,
+            finding.code.value,
+            finding.path if named else reference(finding.path),
+            finding.line,
+        )
         for finding in sorted(findings, key=lambda finding: finding.severity)
     ]
     return markdown_table(("severity", "code", "file", "line"), rows)

@@ -25,23 +25,25 @@ from ctx_pipeline.assets.metadata import (
     owner_of,
     stays_fresh,
 )
+from ctx_pipeline.building.pipeline import shown_id
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.index.facts import scope_label
-from ctx_pipeline.pipeline import shown_id
 from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.sources.fingerprint import source_fingerprint
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import ProjectConfig, SourceConfig
+    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.config.settings import ProjectConfig, SourceConfig
     from ctx_pipeline.contracts import SourceReport
-    from ctx_pipeline.pipeline import Pipeline
 
 GROUP = "sources"
 STORE_POOL = "ctx_store"
 """Assets that append to the item store; the store takes one writer at a time."""
 CHECK = "every_file_loaded"
 VANISHED = "nothing_vanished"
-NETWORK_RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+NETWORK_RETRIES = dg.RetryPolicy(
+    max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
+)
 """Two more attempts, after about 2 and 6 seconds; what lasts longer is left to the next reading."""
 _PASSING = frozenset({FileCode.UNREADABLE, FileCode.FETCH_FAILED})
 _ON_THIS_DISK = ("file://", "local://", "memory://", "sqlite:", "duckdb:", "zip://", "tar://")
@@ -93,9 +95,17 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             past = past_changes(dg.AssetExecutionContext.get().instance, key)
             changes = source_check_results(source, pipeline, report, before, past)
             sound, drift = tool_check_results(source, pipeline, tools)
-            checks = [_check(report), _vanished(report), *changes, *definition_check_results(source, pipeline), *sound]
+            checks = [
+                _check(report),
+                _vanished(report),
+                *changes,
+                *definition_check_results(source, pipeline),
+                *sound,
+            ]
         if report.errors:
-            message = f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
+            message = (
+                f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
+            )
             dg.AssetExecutionContext.get().log.warning(message)
         yield from checks
         if observed.status == "failed":
@@ -104,7 +114,11 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             raise _unread(source, report)
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
-            metadata={**_metadata(source, report, sample), **drift, **({} if look is None else {LOOK: look.digest})},
+            metadata={
+                **_metadata(source, report, sample),
+                **drift,
+                **({} if look is None else {LOOK: look.digest}),
+            },
         )
 
     return read_source
@@ -112,7 +126,9 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
 
 def _check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     return [
-        dg.AssetCheckSpec(CHECK, asset=key, description="Every file of the source was read without an error."),
+        dg.AssetCheckSpec(
+            CHECK, asset=key, description="Every file of the source was read without an error."
+        ),
         dg.AssetCheckSpec(
             VANISHED,
             asset=key,
@@ -223,4 +239,7 @@ def _sample(pipeline: Pipeline, source: SourceConfig) -> list[str]:
     keys = keys.filter(pc.equal(keys.column("source"), source.name))
     newest = keys.sort_by([("seq", "descending")]).slice(0, SAMPLE_ROWS).column("seq").to_pylist()
     items = pipeline.store.read_seqs(newest)
-    return [shown_id(items[seq].item_id, scope_label(items[seq])) + f"@{items[seq].version}" for seq in newest]
+    return [
+        shown_id(items[seq].item_id, scope_label(items[seq])) + f"@{items[seq].version}"
+        for seq in newest
+    ]

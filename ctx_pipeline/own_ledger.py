@@ -22,7 +22,7 @@ from ctx_pipeline.errors import Corrupt, CtxError
 from ctx_pipeline.index.artifact import Layout, read_pointer
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import LedgerSection
+    from ctx_pipeline.config.settings import LedgerSection
     from ctx_pipeline.ledger import Ledger
 
 MARK = "record.json"
@@ -120,7 +120,10 @@ def known_record(home: Path) -> KnownRecord | None:
     if pointer is not None and (latest := pointer.get("pin", {}).get("latest")) is not None:
         built.append(latest["generation"])
     ledgers = {mark.get("ledger"), *(generation.get("ledger") for generation in built)} - {None, ""}
-    overlays = [mark.get("overlay_sequence"), *(generation["overlay_sequence"] for generation in built)]
+    overlays = [
+        mark.get("overlay_sequence"),
+        *(generation["overlay_sequence"] for generation in built),
+    ]
     sequence = max((int(generation["store_sequence"]) for generation in built), default=0)
     return KnownRecord(
         ledgers=frozenset(str(name) for name in ledgers),
@@ -146,7 +149,9 @@ def check_ledger(home: Path, ledger: Ledger, known: KnownRecord | None) -> None:
     if said < known.overlay_sequence:
         raise _behind(f"it ends at {said}, the record knows {known.overlay_sequence}")
     if given < known.store_sequence:
-        raise _behind(f"it has given {given} numbers, the index was built up to {known.store_sequence}")
+        raise _behind(
+            f"it has given {given} numbers, the index was built up to {known.store_sequence}"
+        )
 
 
 def _missing(why: str, home: Path) -> Corrupt:
@@ -185,7 +190,10 @@ def _read_mark(home: Path) -> dict[str, Any]:
 
 def _mark(home: Path, ledger: Ledger) -> None:
     """Note which ledger this record belongs to. On a disk that takes no writes the artifact's pointer says it."""
-    wanted: Mapping[str, object] = {"ledger": ledger.identity(), "overlay_sequence": ledger.overlay_sequence()}
+    wanted: Mapping[str, object] = {
+        "ledger": ledger.identity(),
+        "overlay_sequence": ledger.overlay_sequence(),
+    }
     path = state_folder(home) / MARK
     with suppress(Corrupt):
         if _read_mark(home) == wanted:

@@ -9,19 +9,31 @@ from pathlib import Path
 
 import pytest
 
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.contracts import ContextRequest, Task
-from ctx_pipeline.doctor import diagnose
 from ctx_pipeline.errors import Corrupt, CtxError, NotFound
 from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.ledger import Ledger
-from ctx_pipeline.pipeline import Pipeline
-from ctx_pipeline.publish import check
-from ctx_pipeline.retirement import retire_item
-from tests.artifacts import ANA, NOW, build_index, make_item, make_project, open_pipeline, open_project, write_config
-from tests.postgres_server import Server
+from ctx_pipeline.lifecycle.retire import retire_item
+from ctx_pipeline.orchestration.doctor import diagnose
+from ctx_pipeline.orchestration.publish import check
+from testing.artifacts import (
+    ANA,
+    NOW,
+    build_index,
+    make_item,
+    make_project,
+    open_pipeline,
+    open_project,
+    write_config,
+)
+from testing.postgres_server import Server
 
 SECRET, OPEN = "document:handbook/secret", "document:handbook/open"
-ITEMS = [make_item("secret", "The refund code is 4711. 退款口令是 4711。"), make_item("open", "Refunds take two days.")]
+ITEMS = [
+    make_item("secret", "The refund code is 4711. 退款口令是 4711。"),
+    make_item("open", "Refunds take two days."),
+]
 IDENTITY = '[identity]\nprincipal = "ana"\ntenant = "acme"\n'
 Damage = Callable[[Path], None]
 
@@ -49,7 +61,9 @@ def empty(home: Path) -> None:
 
 
 def of_another_project(home: Path) -> None:
-    other = make_project(home.parent / "other", [*ITEMS, *(make_item(f"{n}", f"more {n}") for n in range(20))])
+    other = make_project(
+        home.parent / "other", [*ITEMS, *(make_item(f"{n}", f"more {n}") for n in range(20))]
+    )
     delete(home)
     shutil.copy(state(other) / "ledger.db", state(home) / "ledger.db")
 
@@ -123,8 +137,12 @@ def test_beside_a_ledger_that_knows_nothing_of_it_nothing_is_served(tmp_path: Pa
         assert set(codes(home).values()) == {"ledger_missing"}
 
 
-def test_a_project_is_not_checked_against_a_ledger_that_is_not_its_own_before_publishing(tmp_path: Path):
-    metric = "metrics: [{name: gmv, version: 1, description: value, table: orders, expression: sum(a)}]"
+def test_a_project_is_not_checked_against_a_ledger_that_is_not_its_own_before_publishing(
+    tmp_path: Path,
+):
+    metric = (
+        "metrics: [{name: gmv, version: 1, description: value, table: orders, expression: sum(a)}]"
+    )
     home = tmp_path / "home"
     write_config(home, {"metrics": {"kind": "semantic_registry", "path": "semantic"}}, IDENTITY)
     (home / "semantic").mkdir()
@@ -186,7 +204,9 @@ def test_who_moves_the_record_away_begins_anew(tmp_path: Path):
 def test_a_new_project_and_one_that_has_lost_an_empty_record_begin_without_a_word(tmp_path: Path):
     write_config(tmp_path, {"docs": {"path": "docs"}}, IDENTITY)
     for _ in range(2):
-        assert next(each for each in diagnose(tmp_path).checks if each.name == "ledger").state == "ok"
+        assert (
+            next(each for each in diagnose(tmp_path).checks if each.name == "ledger").state == "ok"
+        )
         with Pipeline(tmp_path) as pipeline:
             assert pipeline.ledger.overlay_sequence() == 0
         delete(tmp_path)
@@ -229,4 +249,7 @@ def test_a_ledger_on_a_server_is_known_as_well(tmp_path: Path, postgres_server: 
         with pytest.raises(Corrupt) as refused:
             way()
         assert refused.value.stable_code == "ledger_missing"
-    assert next(each for each in diagnose(home).checks if each.name == "ledger").code == "ledger_missing"
+    assert (
+        next(each for each in diagnose(home).checks if each.name == "ledger").code
+        == "ledger_missing"
+    )

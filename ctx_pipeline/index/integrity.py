@@ -52,7 +52,9 @@ def check_artifact(directory: Path, manifest: Mapping[str, Any]) -> None:
     notes = directory.parent.parent / NOTES
     noted = {} if is_small else _read(notes)
     for name in PARTS:
-        if noted.get(name) != facts[name] and not _is_written(directory / f"{name}.arrow", digests.get(name)):
+        if noted.get(name) != facts[name] and not _is_written(
+            directory / f"{name}.arrow", digests.get(name)
+        ):
             raise _corrupt(f"part {name!r}", directory)
     if not is_small and noted != facts:
         _write(notes, facts)
@@ -66,7 +68,11 @@ def _is_written(path: Path, digest: str | None) -> bool:
 
 
 def _corrupt(what: str, directory: Path) -> Corrupt:
-    return Corrupt(f"{what} of the index is not what was published", where=directory.name, fix="run `ctx build`")
+    return Corrupt(
+        f"{what} of the index is not what was published",
+        where=directory.name,
+        fix="run `ctx build`",
+    )
 
 
 def _read(notes: Path) -> dict[str, Facts]:

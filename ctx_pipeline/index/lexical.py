@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ctx_pipeline.index.analysis import query_terms, terms
 from ctx_pipeline.index.columns import Texts, bisect_texts, numbers
 from ctx_pipeline.index.embedder import own_title
+from ctx_pipeline.language.terms import query_terms, terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,10 @@ def terms_table(items: Sequence[ContextItem]) -> pa.Table:
     """
     import pyarrow as pa
 
-    titles = (" ".join((own_title(item), *item.synonyms, item.item_id.partition("/")[2])) for item in items)
+    titles = (
+        " ".join((own_title(item), *item.synonyms, item.item_id.partition("/")[2]))
+        for item in items
+    )
     return pa.table(
         {
             "title": pa.array([join_terms(title) for title in titles], pa.large_string()),
@@ -93,7 +96,10 @@ def lexical_tables(listed: pa.Table) -> dict[str, pa.Table]:
 
     vocabulary: dict[str, int] = {}
     lengths = np.zeros((listed.num_rows, 2), np.int32)
-    parts = [_read_part(listed, first, vocabulary, lengths) for first in range(0, max(1, listed.num_rows), READ_ROWS)]
+    parts = [
+        _read_part(listed, first, vocabulary, lengths)
+        for first in range(0, max(1, listed.num_rows), READ_ROWS)
+    ]
     columns: Any = zip(*parts, strict=True)
     term, row, title, body = (np.concatenate(column) for column in columns)
     ordered = sorted(vocabulary)
@@ -104,8 +110,12 @@ def lexical_tables(listed: pa.Table) -> dict[str, pa.Table]:
     starts = np.zeros(len(ordered), np.int64)
     starts[1:] = np.cumsum(np.bincount(term, minlength=len(ordered)))[:-1]
     return {
-        "lexical/terms": pa.table({"term": pa.array(ordered, pa.large_string()), "start": pa.array(starts)}),
-        "lexical/postings": pa.table({"row": row[order], "title": title[order], "body": body[order]}),
+        "lexical/terms": pa.table(
+            {"term": pa.array(ordered, pa.large_string()), "start": pa.array(starts)}
+        ),
+        "lexical/postings": pa.table(
+            {"row": row[order], "title": title[order], "body": body[order]}
+        ),
         "lexical/lengths": pa.table({"title": lengths[:, 0].copy(), "body": lengths[:, 1].copy()}),
     }
 
@@ -119,7 +129,9 @@ class _Postings(NamedTuple):
     body: NDArray[np.uint8]
 
 
-def _read_part(listed: pa.Table, first: int, vocabulary: dict[str, int], lengths: NDArray[np.int32]) -> _Postings:
+def _read_part(
+    listed: pa.Table, first: int, vocabulary: dict[str, int], lengths: NDArray[np.int32]
+) -> _Postings:
     """Return the postings of some rows; new terms are added to the vocabulary, lengths are filled in."""
     part = listed.slice(first, READ_ROWS)
     count = part.num_rows
@@ -130,24 +142,35 @@ def _read_part(listed: pa.Table, first: int, vocabulary: dict[str, int], lengths
         keys.append(codes.astype(np.int64) * READ_ROWS + rows)
     distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
     titles = len(keys[0])
-    often = (np.bincount(found, minlength=len(distinct)) for found in (place[:titles], place[titles:]))
+    often = (
+        np.bincount(found, minlength=len(distinct)) for found in (place[:titles], place[titles:])
+    )
     title, body = (np.minimum(found, MOST_COUNTED).astype(np.uint8) for found in often)
     term, row = np.divmod(distinct, READ_ROWS)
     return _Postings(term.astype(np.int32), (row + first).astype(np.int32), title, body)
 
 
-def _split(part: pa.Table, name: str, vocabulary: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _split(
+    part: pa.Table, name: str, vocabulary: dict[str, int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the number of every term in a column, and the row it is in."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    lists: Any = pc.split_pattern(pa.concat_arrays(part.column(name).chunks or [pa.array([], pa.large_string())]), " ")
+    lists: Any = pc.split_pattern(
+        pa.concat_arrays(part.column(name).chunks or [pa.array([], pa.large_string())]), " "
+    )
     rows: Any = pc.list_parent_indices(lists).to_numpy()
     encoded: Any = pc.dictionary_encode(lists.flatten())
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    known = [vocabulary.setdefault(term, len(vocabulary)) if term else -1 for term in encoded.dictionary.to_pylist()]
-    codes = np.asarray(known, np.int64)[encoded.indices.to_numpy()] if known else np.empty(0, np.int64)
+    known = [
+        vocabulary.setdefault(term, len(vocabulary)) if term else -1
+        for term in encoded.dictionary.to_pylist()
+    ]
+    codes = (
+        np.asarray(known, np.int64)[encoded.indices.to_numpy()] if known else np.empty(0, np.int64)
+    )
     # A text without terms splits into one empty one.
     return codes[codes >= 0], rows[codes >= 0].astype(np.int64)
 
@@ -208,7 +231,12 @@ class Lexical:
         return Readership(first, visible, rows, title, body)
 
     def search(
-        self, text: str, readership: Readership, *, limit: int, among: NDArray[np.bool_] | None = None
+        self,
+        text: str,
+        readership: Readership,
+        *,
+        limit: int,
+        among: NDArray[np.bool_] | None = None,
     ) -> LexicalHits:
         """Return the best visible rows, or those `among` others of the tenant by the same weights.
 
@@ -241,7 +269,9 @@ class Lexical:
                 if len(readership.counts) < KNOWN_TERMS:
                     readership.counts[word] = counts
             in_title, in_body = (_rarity(number, readership.rows) for number in counts)
-            listed.append((max(counts), word, _Word(rows, title, body, TITLE_BOOST * in_title, in_body)))
+            listed.append(
+                (max(counts), word, _Word(rows, title, body, TITLE_BOOST * in_title, in_body))
+            )
         return [word for _, _, word in sorted(listed, key=lambda entry: entry[:2])]
 
     def _span(self, word: str, readership: Readership) -> tuple[int, int] | None:
@@ -302,7 +332,8 @@ class Lexical:
         said = _saturated(body, self._body_length[rows], readership.body_mean) * word.body_weight
         named = np.flatnonzero(title)
         said[named] += (
-            _saturated(title[named], self._title_length[rows[named]], readership.title_mean) * word.title_weight
+            _saturated(title[named], self._title_length[rows[named]], readership.title_mean)
+            * word.title_weight
         )
         scores[places] += said
 

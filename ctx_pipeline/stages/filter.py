@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.labels import label_table
 from ctx_pipeline.index.overlay import ItemKey, Patch
+from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, ScopeLabel, Viewer, code_of
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 
@@ -33,7 +33,9 @@ def batch(
     return label_table(rows, patches, gone=gone, source_labels=source_labels)
 
 
-def serve(candidates: Sequence[Candidate], view: ServingView, viewer: Viewer, clock: Clock) -> list[Candidate]:
+def serve(
+    candidates: Sequence[Candidate], view: ServingView, viewer: Viewer, clock: Clock
+) -> list[Candidate]:
     """Judge every indexed candidate again, whatever found it.
 
     A candidate that a permission rule denies, or that was forgotten, is dropped without a trace of its name. One that

@@ -14,12 +14,19 @@ from ctx_pipeline.assets.metadata import (
     sample_table,
     stage_freshness,
 )
-from ctx_pipeline.config import SourceConfig
-from ctx_pipeline.contracts import FileCode, FileError, FileStatus, Sensitivity, SourceFile, SourceKind
+from ctx_pipeline.building.pipeline import shown_id
+from ctx_pipeline.config.settings import SourceConfig
+from ctx_pipeline.contracts import (
+    FileCode,
+    FileError,
+    FileStatus,
+    Sensitivity,
+    SourceFile,
+    SourceKind,
+)
 from ctx_pipeline.index.facts import scope_label
-from ctx_pipeline.pipeline import shown_id
 from ctx_pipeline.text import reference
-from tests.artifacts import make_item
+from testing.artifacts import make_item
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,9 @@ def test_only_what_everybody_of_the_tenant_may_know_is_called_by_its_name() -> N
         assert shown_id(closed.item_id, scope_label(closed)) == reference(closed.item_id)
     settings = {"name": "s", "kind": SourceKind.DOCUMENTS, "path": "s"}
     assert is_open(SourceConfig(**settings, groups=("*",), sensitivity=Sensitivity.INTERNAL))
-    assert not is_open(SourceConfig(**settings, groups=("finance",), sensitivity=Sensitivity.INTERNAL))
+    assert not is_open(
+        SourceConfig(**settings, groups=("finance",), sensitivity=Sensitivity.INTERNAL)
+    )
     assert not is_open(SourceConfig(**settings, groups=("*",), sensitivity=Sensitivity.RESTRICTED))
 
 
@@ -77,28 +86,47 @@ def test_failed_files_come_first() -> None:
         SourceFile(path="z.md", status=FileStatus.FAILED, reason="not_utf8"),
     ]
     read = f"| {reference('a.md')}"
-    assert [line.split(" | ")[0] for line in files_table(files, named=True).splitlines()[2:]] == ["| z.md", read]
+    assert [line.split(" | ")[0] for line in files_table(files, named=True).splitlines()[2:]] == [
+        "| z.md",
+        read,
+    ]
     assert "z.md" not in files_table(files, named=False)
 
 
 def test_an_error_is_shown_with_its_line_and_code() -> None:
     error = FileError(path="m.jsonl", line=3, code=FileCode.BAD_JSON, message="is not valid JSON")
-    assert errors_table([error], named=True).splitlines()[2] == "| m.jsonl | 3 | bad_json | is not valid JSON |"
+    assert (
+        errors_table([error], named=True).splitlines()[2]
+        == "| m.jsonl | 3 | bad_json | is not valid JSON |"
+    )
     hidden = f"| {reference('m.jsonl')} | 3 | bad_json | `ctx build` says it |"
     assert errors_table([error], named=False).splitlines()[2] == hidden
 
 
 def test_a_sample_shows_ids_and_numbers_and_only_the_length_of_what_a_source_says() -> None:
-    rows = [{"item_id": "memory:notes/m1", "title": "Ana's birthday", "full": "机密 text", "edges": [1, 2], "chain": 4}]
+    rows = [
+        {
+            "item_id": "memory:notes/m1",
+            "title": "Ana's birthday",
+            "full": "机密 text",
+            "edges": [1, 2],
+            "chain": 4,
+        }
+    ]
     table = sample_table(rows)
-    assert table.splitlines()[2] == "| memory:notes/m1 | 14 characters | 7 characters | 2 entries | 4 |"
+    assert (
+        table.splitlines()[2]
+        == "| memory:notes/m1 | 14 characters | 7 characters | 2 entries | 4 |"
+    )
     assert "birthday" not in table
     assert "机密" not in table
 
 
 def test_stages_are_as_fresh_as_the_tightest_source() -> None:
     sources = [
-        SourceConfig.model_validate({"name": name, "kind": "documents", "path": "x", "freshness": window})
+        SourceConfig.model_validate(
+            {"name": name, "kind": "documents", "path": "x", "freshness": window}
+        )
         for name, window in (("a", "48h"), ("b", {"warn": "30m", "fail": "72h"}), ("c", None))
     ]
     policy = stage_freshness(sources)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from ctx_pipeline.contracts import ContextRequest, Task
-from ctx_pipeline.doctor import diagnose
 from ctx_pipeline.errors import Corrupt
 from ctx_pipeline.index import integrity
 from ctx_pipeline.index.artifact import PARTS, Layout, file_digest
 from ctx_pipeline.index.history import kept_artifacts
 from ctx_pipeline.index.reader import ArtifactReader
-from tests.artifacts import ANA, NOW, build_index, make_item, make_project, open_project
+from ctx_pipeline.orchestration.doctor import diagnose
+from testing.artifacts import ANA, NOW, build_index, make_item, make_project, open_project
 
 ITEMS = [
     make_item("refunds", "Refunds are paid within 14 days."),
@@ -64,7 +64,9 @@ def refused(folder: Path) -> str:
 
 def test_these_are_all_files_of_an_artifact(home: Path):
     folder = artifact(home)
-    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(FILES)
+    assert {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    } == set(FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -86,7 +88,9 @@ def test_a_file_that_is_gone_or_cut_is_found_at_opening(home: Path, name: str):
     assert refused(folder) == "corrupt"
 
 
-@pytest.mark.parametrize("name", ["lexical/postings.arrow", "lexical/terms.arrow", "vectors.arrow", "manifest.json"])
+@pytest.mark.parametrize(
+    "name", ["lexical/postings.arrow", "lexical/terms.arrow", "vectors.arrow", "manifest.json"]
+)
 def test_what_is_damaged_serves_nobody_until_a_build_mends_it(home: Path, name: str):
     request = ContextRequest(task=Task(text="How long do refunds take? 退款多久到账"), identity=ANA)
     with open_project(home) as project:
@@ -144,7 +148,9 @@ def test_of_a_large_artifact_only_files_that_were_not_checked_as_they_lie_are_re
 
 
 @pytest.mark.parametrize("notes", ["", "[]", '{"vectors": [1]}', "{"])
-def test_notes_that_cannot_be_used_cost_a_reading_and_no_more(home: Path, monkeypatch: pytest.MonkeyPatch, notes: str):
+def test_notes_that_cannot_be_used_cost_a_reading_and_no_more(
+    home: Path, monkeypatch: pytest.MonkeyPatch, notes: str
+):
     monkeypatch.setattr(integrity, "WHOLE_BYTES", 0)
     path = Layout(home).derived / integrity.NOTES
     path.write_text(notes, encoding="utf-8")
@@ -152,7 +158,9 @@ def test_notes_that_cannot_be_used_cost_a_reading_and_no_more(home: Path, monkey
     assert set(json.loads(path.read_text(encoding="utf-8"))) == set(PARTS)
 
 
-def test_where_notes_cannot_be_kept_the_artifact_is_served(home: Path, monkeypatch: pytest.MonkeyPatch):
+def test_where_notes_cannot_be_kept_the_artifact_is_served(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(integrity, "WHOLE_BYTES", 0)
     (Layout(home).derived / integrity.NOTES).mkdir()
     ArtifactReader(artifact(home))

@@ -13,8 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctx_pipeline.index import lexical as lexical_module
-from ctx_pipeline.index.analysis import query_terms, terms
-from ctx_pipeline.index.lexical import K1, TITLE_BOOST, B, Lexical, LexicalHits, join_terms, lexical_tables
+from ctx_pipeline.index.lexical import (
+    K1,
+    TITLE_BOOST,
+    B,
+    Lexical,
+    LexicalHits,
+    join_terms,
+    lexical_tables,
+)
+from ctx_pipeline.language.terms import query_terms, terms
 
 WORDS = ("refund", "order", "parcel", "退款", "订单", "区域", "gmv")
 
@@ -29,7 +37,9 @@ def lexical_index(rows: Sequence[tuple[str, str]]) -> Lexical:
     return Lexical(lexical_tables(pa.table({"title": titles, "body": bodies})))
 
 
-def search(index: Lexical, query: str, visible: Sequence[bool], *, first: int = 0, limit: int = 10) -> LexicalHits:
+def search(
+    index: Lexical, query: str, visible: Sequence[bool], *, first: int = 0, limit: int = 10
+) -> LexicalHits:
     """What the viewer finds who sees these rows of a tenant that begins at `first`."""
     return index.search(query, index.readership(first, np.asarray(visible, np.bool_)), limit=limit)
 
@@ -53,7 +63,9 @@ def straight(rows: Sequence[tuple[str, str]], query: str) -> dict[int, float]:
 
 
 @given(rows=rows_of, query=texts)
-def test_scores_are_those_of_the_visible_rows_by_themselves(rows: list[tuple[str, str, bool]], query: str):
+def test_scores_are_those_of_the_visible_rows_by_themselves(
+    rows: list[tuple[str, str, bool]], query: str
+):
     shown = [row[2] for row in rows]
     hits = search(lexical_index([row[:2] for row in rows]), query, shown)
     places = [at for at, is_shown in enumerate(shown) if is_shown]
@@ -65,9 +77,13 @@ def test_scores_are_those_of_the_visible_rows_by_themselves(rows: list[tuple[str
 
 
 @given(rows=rows_of, query=texts, limit=st.integers(1, 12))
-def test_rows_that_are_not_visible_change_no_bit_of_a_score(rows: list[tuple[str, str, bool]], query: str, limit: int):
+def test_rows_that_are_not_visible_change_no_bit_of_a_score(
+    rows: list[tuple[str, str, bool]], query: str, limit: int
+):
     shown = [row[:2] for row in rows if row[2]]
-    whole = search(lexical_index([row[:2] for row in rows]), query, [row[2] for row in rows], limit=limit)
+    whole = search(
+        lexical_index([row[:2] for row in rows]), query, [row[2] for row in rows], limit=limit
+    )
     alone = search(lexical_index(shown), query, [True] * len(shown), limit=limit)
     places = [at for at, row in enumerate(rows) if row[2]]
     assert (whole.rows, whole.scores) == ([places[row] for row in alone.rows], alone.scores)
@@ -85,10 +101,21 @@ def test_rows_of_other_tenants_change_no_bit_of_a_score(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_leaving_out_what_cannot_be_among_the_best_changes_no_bit(seed: int, monkeypatch: pytest.MonkeyPatch):
+def test_leaving_out_what_cannot_be_among_the_best_changes_no_bit(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+):
     rng = np.random.default_rng(seed)
-    words = ["common"] * 40 + ["often"] * 10 + [f"rare{n}" for n in range(20)] + ["退款"] * 15 + ["区域"]
-    rows = [(str(rng.choice(words)), " ".join(rng.choice(words, rng.integers(1, 12)))) for _ in range(400)]
+    words = (
+        ["common"] * 40
+        + ["often"] * 10
+        + [f"rare{n}" for n in range(20)]
+        + ["退款"] * 15
+        + ["区域"]
+    )
+    rows = [
+        (str(rng.choice(words)), " ".join(rng.choice(words, rng.integers(1, 12))))
+        for _ in range(400)
+    ]
     visible = (rng.random(400) < 0.7).tolist()
     index = lexical_index(rows)
     queries = ("rare1 common often", "rare3 rare4 退款 common", "区域 often 退款", "common")
