@@ -30,7 +30,7 @@ def _first_day(home: Path, config: ProjectConfig) -> date:
     from ctx_pipeline.building.exposure import first_day
     from ctx_pipeline.errors import CtxError
     from ctx_pipeline.index.artifact import Layout
-    from ctx_pipeline.own_ledger import open_ledger, state_folder
+    from ctx_pipeline.workspace import open_ledger, state_folder
 
     today = datetime.now(UTC).date()
     if config.usage.since is not None:

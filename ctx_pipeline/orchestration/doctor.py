@@ -118,7 +118,7 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
 def _policy_service(loaded: LoadedConfig) -> Check:
     """Ask about a label that the command line's identity may see; any valid answer is a good one."""
     from ctx_pipeline.contracts import Identity
-    from ctx_pipeline.security.policy_service import policy_guard
+    from ctx_pipeline.security.policy_guard import policy_guard
     from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel, Viewer, label_codes
 
     config = loaded.config
@@ -210,7 +210,7 @@ def _config(home: Path, loaded: list[LoadedConfig]) -> Check:
 
 
 def _ledger(loaded: LoadedConfig) -> Check:
-    from ctx_pipeline.own_ledger import read_ledger
+    from ctx_pipeline.workspace import read_ledger
 
     ledger = read_ledger(loaded.home, loaded.config.ledger)
     if ledger is None:
@@ -232,7 +232,7 @@ def _ledger(loaded: LoadedConfig) -> Check:
 
 def _store(loaded: LoadedConfig) -> Check:
     from ctx_pipeline.building.pipeline import Pipeline
-    from ctx_pipeline.own_ledger import state_folder
+    from ctx_pipeline.workspace import state_folder
 
     folder = state_folder(loaded.home) / "store"
     if not folder.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from ctx_pipeline.index.labels import label_table
 from ctx_pipeline.index.overlay import ItemKey, Patch
 from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, ScopeLabel, Viewer, code_of
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, UNDECIDED, Candidate, Judged, Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,22 +36,20 @@ def batch(
 
 def serve(
     candidates: Sequence[Candidate], view: ServingView, viewer: Viewer, clock: Clock
-) -> list[Candidate]:
+) -> Judged:
     """Judge every indexed candidate again, whatever found it.
 
-    A candidate that a permission rule denies, or that was forgotten, is dropped without a trace of its name. One that
-    time or an event rules out stays with its code, but without its title, which may quote its content. What came with
-    the request belongs to the caller and passes.
+    A candidate that a permission rule denies, or that was forgotten, is dropped without a trace of
+    its name. One that time or an event rules out stays with its code, but without its title, which
+    may quote its content. What came with the request belongs to the caller and passes.
     """
     indexed = np.fromiter((c.row for c in candidates if c.row != REQUEST_ROW), np.intp)
     numbers = iter(view.codes(indexed, viewer, clock).tolist())
-    kept: list[Candidate] = []
+    verdicts: dict[Candidate, Verdict] = {}
     for candidate in candidates:
         code = None if candidate.row == REQUEST_ROW else code_of(next(numbers))
-        if code in UNNAMED_CODES:
-            continue
-        candidate.excluded = code
-        if code is not None:
-            candidate.title = ""
-        kept.append(candidate)
-    return kept
+        if code is None:
+            verdicts[candidate] = UNDECIDED
+        elif code not in UNNAMED_CODES:
+            verdicts[replace(candidate, title="")] = UNDECIDED.out(code)
+    return Judged(list(verdicts), verdicts)
