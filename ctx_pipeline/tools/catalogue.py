@@ -218,8 +218,8 @@ def shown_names(tools: Sequence[_Parsed]) -> list[str]:
     rivals: dict[tuple[str, str], _Said] = defaultdict(lambda: defaultdict(set))
     taken: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
     for tool in tools:
-        taken[tool.tenant, tool.plain][tool.label].add(tool.key)
         if tool.live:
+            taken[tool.tenant, tool.plain][tool.label].add(tool.key)
             said = canonical_json([tool.description, tool.schema])
             rivals[tool.tenant, tool.plain][tool.label].add((tool.name, said))
     differing = [_has_rival(tool, rivals[tool.tenant, tool.plain]) for tool in tools]
