@@ -4,6 +4,7 @@
 # Dagster's annotations leave type parameters out.
 # Annotations are not postponed in this module: Dagster reads the classes of context and config from them.
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -148,7 +149,8 @@ def _metadata(pack: "ContextPack") -> dict[str, Any]:
         ),
         "warnings": dg.MetadataValue.md(
             markdown_table(
-                ("code", "item"), [(warning.code, warning.item_id) for warning in pack.warnings]
+                ("code", "times"),
+                sorted(Counter(warning.code for warning in pack.warnings).items()),
             )
         ),
     }

@@ -33,7 +33,7 @@ from ctx_pipeline.contracts.render import SECTION_FOOTER
 from ctx_pipeline.errors import GateFailed, InvalidRequest
 from ctx_pipeline.language.tokens import count_tokens
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages import assemble, gate, intake, routing, snapshot
+from ctx_pipeline.stages import assemble, gate, intake, routing, snapshot, tool_faults
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.budget.window import Limits, limits_of
@@ -305,6 +305,7 @@ def ranked(
     judged = rank.serve(judged, weighed, case)
     judged = rank.layer_instructions(judged, request)
     judged = routing.prefer_offered(judged, request)
+    judged = tool_faults.withhold(judged, view.reader.tools, policy)
     judged = duplicates.serve(judged, view.reader)
     judged, conflicting = conflicts.serve(
         judged, view.reader, policy=policy, refreshed=call.refreshed, request=request
@@ -428,6 +429,7 @@ def _pack(
             *intake.warnings_of(call.request),
             *chosen.budgeted.warnings,
             *deadline.warnings,
+            *tool_faults.warnings_of(chosen.judged, view.reader.tools, policy),
             *_decision_warnings(decision),
             *gate.warnings_of(findings),
         ),

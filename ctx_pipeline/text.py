@@ -167,3 +167,8 @@ def sha256_hex(value: str | bytes) -> str:
 def short_hash(value: str | bytes, length: int = 12) -> str:
     """Return the first `length` hexadecimal digits of `sha256_hex`."""
     return sha256_hex(value)[:length]
+
+
+def reference(name: str) -> str:
+    """Return what stands for a name where not everybody may read it: the beginning of its hash."""
+    return f"#{short_hash(name, 12)}"

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ctx_pipeline.claims.words import CLAIMS_VERSION
 from ctx_pipeline.config.settings import SourceConfig, load_config
-from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
+from ctx_pipeline.contracts import ContextItem, Sensitivity, SourceKind, SourceReport, WhenToLoad
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
 from ctx_pipeline.index.rows import Row, latest_versions, make_rows, tenant_slices
-from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
+from ctx_pipeline.security.visibility import EVERYONE, NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank.batch import SourceFacts
-from ctx_pipeline.text import canonical_json, short_hash
+from ctx_pipeline.text import canonical_json, reference, short_hash
 from ctx_pipeline.times import utc_now
 from ctx_pipeline.workspace import open_ledger, state_folder
 
@@ -302,6 +302,7 @@ class Pipeline:
             store_sequence=sequence,
             store_head=head[:16],
             overlay_sequence=self.ledger.overlay_sequence(),
+            ledger=self.ledger.identity(),
             embedder=self.embedder.name,
             dim=self.embedder.dim,
             settings=short_hash(canonical_json(settings), 16),
@@ -367,25 +368,31 @@ class Pipeline:
         return build.result("discovered", {"embedded": embedded, "embedder": model.name})
 
     def filtered_items(self) -> StageResult:
-        """Write the visibility labels and times of every row, and the lexical index under these labels."""
-        from ctx_pipeline.index.lexical import TERMS_VERSION, terms_table
+        """Write the visibility labels and times of every row, and the lists of rows that each word is in."""
+        from ctx_pipeline.index.lexical import (
+            LEXICAL_PARTS,
+            TERMS_VERSION,
+            lexical_tables,
+            terms_table,
+        )
         from ctx_pipeline.stages import filter as filter_stage
 
         build = self._inputs()
-        if (
-            not build.has("filtered")
-            or not (build.staging.lexical_directory() / "meta.json").exists()
-        ):
+        if not build.has("filtered"):
             table = filter_stage.batch(
                 build.rows,
                 build.patches,
-                build.derived("terms", TERMS_VERSION, lambda rows: terms_table(build.items(rows))),
-                build.staging.lexical_directory(),
                 gone=self._gone(build.rows),
                 source_labels=self._source_labels(),
                 may_widen=frozenset(s.name for s in self.config.sources if s.may_widen),
             )
             build.staging.write("filtered", table)
+        if not build.has(*LEXICAL_PARTS):
+            terms = build.derived(
+                "terms", TERMS_VERSION, lambda rows: terms_table(build.items(rows))
+            )
+            for part, table in lexical_tables(terms).items():
+                build.staging.write(part, table)
         return build.result("filtered", {})
 
     def ranked_items(self) -> StageResult:
@@ -417,9 +424,7 @@ class Pipeline:
 
         build = self._inputs()
         if not build.has("transformed", "tools"):
-            blocks = build.derived(
-                "transformed", RENDITION_VERSION, lambda rows: transform.batch(build.items(rows))
-            )
+            blocks = build.blocks(transform.batch)
             items = build.items(routing.tool_places(build.rows))
             tools = routing.batch(
                 build.rows,
@@ -438,17 +443,19 @@ class Pipeline:
         from ctx_pipeline.language.tokens import count_many
         from ctx_pipeline.stages import routing
         from ctx_pipeline.stages.budget import batch as budget
+        from ctx_pipeline.stages.transform import batch as transform
 
         build = self._inputs()
         if not build.has("budgeted"):
             blocks, encodings = build.staging.read("transformed"), self.config.engine.encodings
-            counts = build.derived(
-                "budgeted",
-                canonical_json([RENDITION_VERSION, *encodings]),
-                lambda rows: budget.batch(blocks.take(rows), encodings, count_many),
-            )
             # Counts are kept by item; those of a tool under another name follow from the catalogue.
             renamed = routing.renamed_rows(build.staging.read("tools"))
+            plain = build.blocks(transform.batch) if renamed else blocks
+            counts = build.derived(
+                "budgeted",
+                canonical_json([RENDITION_VERSION, "plain", *encodings]),
+                lambda rows: budget.batch(plain.take(rows), encodings, count_many),
+            )
             if renamed:
                 anew = budget.batch(blocks.take(renamed), encodings, count_many)
                 counts = routing.replaced_rows(counts, renamed, anew)
@@ -559,6 +566,10 @@ class _Build:
         memo = RowMemo(self.staging.layout.derived, kind, version)
         return memo.take([row.item_hash for row in self.rows], compute)
 
+    def blocks(self, make: Callable[[Sequence[ContextItem]], pa.Table]) -> pa.Table:
+        """Return the renditions of all rows, every tool under its own name; `make` returns those of items."""
+        return self.derived("transformed", RENDITION_VERSION, lambda rows: make(self.items(rows)))
+
     def has(self, *parts: str) -> bool:
         return all(self.staging.is_whole(part) for part in parts)
 
@@ -572,16 +583,31 @@ class _Build:
                 code="stage_missing",
             )
         table = self.staging.read(part)
-        sample = tuple(_without_content(row) for row in table.slice(0, SAMPLE_ROWS).to_pylist())
+        shown = zip(table.slice(0, SAMPLE_ROWS).to_pylist(), self.rows, strict=False)
+        sample = tuple(_without_content(row, known.label) for row, known in shown)
         columns = tuple((field.name, str(field.type)) for field in table.schema)
         return StageResult(table.num_rows, digest, facts, sample, columns)
 
 
-def _without_content(row: Mapping[str, Any]) -> dict[str, Any]:
+def _without_content(row: Mapping[str, Any], label: ScopeLabel) -> dict[str, Any]:
     """Return a row for people who run builds: of what quotes an item, only its length."""
-    return {
+    shown = {
         name: len(value or "") if name in QUOTING_COLUMNS else value for name, value in row.items()
     }
+    return {**shown, "item_id": shown_id(row["item_id"], label)} if "item_id" in row else shown
+
+
+def shown_id(item_id: str, label: ScopeLabel) -> str:
+    """Return an item's id as logs show it, which people read who may not read the item.
+
+    An id is the name of a file, a tool, a table. It is shown where everybody of a tenant may know it, else its hash.
+    """
+    is_open = EVERYONE in label.groups and label.sensitivity in (
+        Sensitivity.PUBLIC,
+        Sensitivity.INTERNAL,
+    )
+    closed = label.environment is not None or label.task_types or label.agent_visibility
+    return item_id if is_open and not closed else reference(item_id)
 
 
 def live_rows(filtered: pa.Table, now: int) -> int:

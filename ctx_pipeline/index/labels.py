@@ -48,8 +48,8 @@ def label_table(
     gone: frozenset[str] = frozenset(),
     source_labels: Mapping[str, ScopeLabel] | None = None,
     may_widen: frozenset[str] = frozenset(),
-) -> tuple[pa.Table, StateColumns]:
-    """Return the labels and times of every row as a table, and as columns.
+) -> pa.Table:
+    """Return the labels and times of every row.
 
     `gone` are sources that the project no longer has: their items are retired, but still judged when a snapshot that
     showed them is read back. Columns: scope, state, tied and the times of `StateColumns`; the labels are in the
@@ -60,9 +60,6 @@ def label_table(
     labels, columns = state_columns(
         rows, patches, gone=gone, source_labels=source_labels, may_widen=may_widen
     )
-    tenants = {
-        tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))
-    }
     table = pa.table(
         {
             "scope": pa.array(columns.scope, pa.int32()),
@@ -72,16 +69,13 @@ def label_table(
         }
     )
     text = json.dumps([asdict(label) for label in labels], ensure_ascii=False)
-    return table.replace_schema_metadata(
-        {"labels": text, "tenants": json.dumps(tenants, ensure_ascii=False)}
-    ), columns
+    return table.replace_schema_metadata({"labels": text})
 
 
-def labels_of(table: pa.Table) -> tuple[list[ScopeLabel], dict[str, int]]:
-    """Return the labels and the tenant numbers that `label_table` put beside its columns."""
+def labels_of(table: pa.Table) -> list[ScopeLabel]:
+    """Return the labels that `label_table` put beside its columns."""
     metadata: Any = table.schema.metadata or {}
-    labels = TypeAdapter(list[ScopeLabel]).validate_json(metadata[b"labels"])
-    return labels, json.loads(metadata[b"tenants"])
+    return TypeAdapter(list[ScopeLabel]).validate_json(metadata[b"labels"])
 
 
 def state_columns(
@@ -146,11 +140,6 @@ def _within_sources(
                 row.label if ceiling is None else within_ceiling(row.label, ceiling),
             )
         yield known[key][1]
-
-
-def is_current(columns: StateColumns, at: int) -> bool:
-    """Return whether a request without `as_of` could want this row; what is set aside may be restored at any time."""
-    return columns.superseded_at[at] > ALWAYS
 
 
 def _known_from(rows: Sequence[Row], columns: StateColumns) -> None:

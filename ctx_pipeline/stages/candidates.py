@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,6 +20,7 @@ GLOSSARY = "glossary"
 """Way of being found of what a request names."""
 SCOPE_ID = f"state:{REQUEST_SOURCE}/scope"
 """What says who the caller is: it cannot be shortened."""
+CountTokens = Callable[[str], int]
 NO_FEATURES: Mapping[str, float] = MappingProxyType({})
 
 
@@ -71,6 +72,10 @@ class Candidate:
     """False: it is too long to be shown in full."""
     left_out: str | None = None
     """Why nothing of it can be shown; None: something can."""
+    refusal: str | None = None
+    """Why a tool that came with the request has no form that providers take."""
+    poison: tuple[str, ...] = ()
+    """What the texts of a tool that came with the request try with the model (`tools.poison`)."""
     order: int = 0
     """Place among the items of its section that keep the caller's order."""
 

@@ -66,13 +66,7 @@ def test_the_asset_graph_has_the_shape_we_reviewed(home: Path) -> None:
             "team:context-platform",
             "1h 2h",
         ),
-        (
-            "stages/filtered_items",
-            "stages/discovered_items",
-            "stages",
-            "arrow python tantivy",
-            *_STAGE,
-        ),
+        ("stages/filtered_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
         ("stages/ranked_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
         ("stages/transformed_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
         (

@@ -13,7 +13,7 @@ from typing import Any
 
 from ctx_pipeline.contracts import ContextRequest, ItemKind, Observation, Trust
 from ctx_pipeline.stages.blocks import BlockLabels, cut_block, sent_blocks, time_text
-from ctx_pipeline.stages.candidates import REQUEST_SOURCE, Candidate, Cut
+from ctx_pipeline.stages.candidates import REQUEST_SOURCE, Candidate, CountTokens, Cut
 from ctx_pipeline.stages.discover.clusters import clustered
 from ctx_pipeline.stages.discover.offered import offered_tools
 from ctx_pipeline.stages.history import PAIRED_BY_PLACE, repaired_messages
@@ -38,7 +38,6 @@ SAMPLED_CHARS = 8_192
 """Characters by which the tokens of a text are estimated that there is no time to count."""
 CHARS_A_TOKEN = 4
 """What a token is taken to hold where nothing is counted."""
-CountTokens = Callable[[str], int]
 _HISTORY, _OBSERVATIONS = "history", "observations"
 
 
