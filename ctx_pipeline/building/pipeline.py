@@ -177,7 +177,7 @@ class Pipeline:
                 now,
                 confirmed_by=confirmed_by,
                 record=record,
-                ceiling=self._ceiling(source, batch),
+                ceiling=self._ceiling(source),
                 remember=file.save,
             )
             self._note_grants(source)
@@ -195,12 +195,10 @@ class Pipeline:
         )
         return report
 
-    def _ceiling(
-        self, source: SourceConfig, batch: SourceReading
-    ) -> Callable[[ContextItem], ContextItem] | None:
+    def _ceiling(self, source: SourceConfig) -> Callable[[ContextItem], ContextItem] | None:
         """Return what narrows items to what a source grants today; None when its grants are those of its last reading.
 
-        A record may name a tenant of its own: it stays there while the source has something of that tenant.
+        A record may name a tenant that the source writes for: it stays there while the source names that tenant.
         """
         from ctx_pipeline.security.narrowing import narrowed
         from ctx_pipeline.sources.origin import Origin
@@ -209,12 +207,10 @@ class Pipeline:
         if file.is_file() and file.read_text(encoding="utf-8") == self._grants(source):
             return None
         origin = Origin.of(source, tenant=self.config.project.tenant)
-        tenants = {item.scope.tenant for item in batch.items} | {
-            known.tenant for known in batch.kept
-        }
 
         def ceiling(item: ContextItem) -> ContextItem:
-            tenant = item.scope.tenant if item.scope.tenant in tenants else origin.scope.tenant
+            own = item.scope.tenant
+            tenant = own if own in source.tenants else origin.scope.tenant
             scope = origin.scope.model_copy(update={"tenant": tenant})
             return narrowed(item, scope, source.sensitivity, origin.trust)
 
@@ -237,10 +233,9 @@ class Pipeline:
 
         origin = Origin.of(source, tenant=self.config.project.tenant)
         sensitivity = None if source.sensitivity is None else source.sensitivity.value
-        return short_hash(
-            canonical_json([origin.scope.model_dump(mode="json"), sensitivity, origin.trust.value]),
-            32,
-        )
+        beyond = [source.may_widen, sorted(source.tenants)]
+        grants = [origin.scope.model_dump(mode="json"), sensitivity, origin.trust.value, beyond]
+        return short_hash(canonical_json(grants), 32)
 
     def source_facts(self) -> list[SourceFacts]:
         """Return what the stages know of each source, in the order of `ctx.toml`."""
@@ -299,6 +294,7 @@ class Pipeline:
             "claims": CLAIMS_VERSION,
             **({"phases": phases} if (phases := self._phases()) else {}),
             "grants": [asdict(label) for label in self._source_labels().values()],
+            "beyond": [[s.may_widen, sorted(s.tenants)] for s in self.config.sources],
         }
         sequence, head = self.store.head()
         return Generation(
@@ -387,6 +383,7 @@ class Pipeline:
                 build.patches,
                 gone=self._gone(build.rows),
                 source_labels=self._source_labels(),
+                may_widen=frozenset(s.name for s in self.config.sources if s.may_widen),
             )
             build.staging.write("filtered", table)
         if not build.has(*LEXICAL_PARTS):

@@ -76,6 +76,7 @@ def diagnose(home: Path) -> Diagnosis:
     loaded: list[LoadedConfig] = []
     checks.append(_checked("config", lambda: _config(home, loaded)))
     of_project: tuple[tuple[str, Callable[[LoadedConfig], Check]], ...] = (
+        ("grants", _grants),
         ("ledger", _ledger),
         ("store", _store),
         ("artifact", _artifact),
@@ -207,6 +208,22 @@ def _config(home: Path, loaded: list[LoadedConfig]) -> Check:
             "config", "warn", "no sources", "add a [[sources]] table to ctx.toml", "no_sources"
         )
     return Check("config", "ok", f"{config.project.name!r} with {len(config.sources)} sources")
+
+
+def _grants(loaded: LoadedConfig) -> Check:
+    from ctx_pipeline.sources.ceilings import silence
+    from ctx_pipeline.sources.origin import Origin
+
+    tenant = loaded.config.project.tenant
+    lacking = {
+        source.name: silence(Origin.of(source, tenant=tenant)) for source in loaded.config.sources
+    }
+    unseen = [f"{name} ({', '.join(lacks)})" for name, lacks in lacking.items() if lacks]
+    if unseen:
+        message = f"nobody sees what these sources have, for what they lack: {'; '.join(unseen)}"
+        fix = 'name groups or principals in ctx.toml; for everyone of the tenant groups = ["*"]'
+        return Check("grants", "warn", message, fix, "missing_scope")
+    return Check("grants", "ok", f"each of {len(lacking)} sources says who may see it")
 
 
 def _ledger(loaded: LoadedConfig) -> Check:

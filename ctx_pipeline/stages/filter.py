@@ -26,12 +26,14 @@ def batch(
     *,
     gone: frozenset[str] = frozenset(),
     source_labels: Mapping[str, ScopeLabel] | None = None,
+    may_widen: frozenset[str] = frozenset(),
 ) -> pa.Table:
     """Label every row with who may see it and when: the table of `label_table`.
 
-    `gone` are sources that the project no longer has, `source_labels` what each source grants today.
+    `gone` are sources that the project no longer has, `source_labels` what each source grants
+    today, which bounds its items but for those of `may_widen`.
     """
-    return label_table(rows, patches, gone=gone, source_labels=source_labels)
+    return label_table(rows, patches, gone=gone, source_labels=source_labels, may_widen=may_widen)
 
 
 def serve(

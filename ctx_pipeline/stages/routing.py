@@ -15,8 +15,9 @@ from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import NEVER, STATE_LIVE, ScopeLabel
 from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
 from ctx_pipeline.stages.sections import TOOLS
-from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table, renamed
+from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table
 from ctx_pipeline.tools.compact import compact_tool
+from ctx_pipeline.tools.provider_form import renamed
 from ctx_pipeline.tools.traits import RISKS
 
 if TYPE_CHECKING:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from pydantic import ValidationError
 
 from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Message, Trust, WhenToLoad
-from ctx_pipeline.errors import InvalidRequest
 from ctx_pipeline.security.visibility import (
     UNNAMED_CODES,
     WITHDRAWN_CODES,
@@ -23,16 +20,15 @@ from ctx_pipeline.security.visibility import (
 )
 from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import REQUEST_SOURCE, Candidate, CountTokens
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.discover.clusters import clustered
 from ctx_pipeline.stages.discover.expansion import add_named, named_terms
+from ctx_pipeline.stages.discover.offered import offered_tools
 from ctx_pipeline.stages.discover.periods import Period, resolve, shown
 from ctx_pipeline.stages.discover.queries import Query, search_all
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, repair_json, short_hash
-from ctx_pipeline.tools.compact import compact_tool
-from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
 
 if TYPE_CHECKING:
     from ctx_pipeline.index.reader import Rows, ServingView
@@ -52,8 +48,6 @@ RIVALS_LOOKED_AT = 256
 """Visible rows looked at for what contradicts the hits."""
 MAX_RIVALS = 16
 """Rows added because they contradict a hit: those of the best hits first, of one hit those of most authority."""
-CountTokens = Callable[[str], int]
-REQUEST_SOURCE = "request"
 VECTOR, LEXICAL, DEPENDENCY, RELATED, GLOSSARY = (
     "vector",
     "lexical",
@@ -351,7 +345,7 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
             )
         )
     made.extend(_observations(request, tokens_of))
-    made.extend(_offered_tools(request, tokens_of))
+    made.extend(offered_tools(request, tokens_of))
     goal = _goal_text(request)
     if goal:
         made.append(_request_item(ItemKind.TASK, "goal", "goal", goal, tokens_of, protected=True))
@@ -463,60 +457,6 @@ def _request_item(
         order=order,
         discovered_by=(REQUEST_SOURCE,),
     )
-
-
-def _offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Candidate]:
-    """Return the caller's own tools, in the caller's order.
-
-    Raises:
-        InvalidRequest: one of them is no tool definition, or has the name of an earlier one.
-    """
-    made: list[Candidate] = []
-    places: dict[str, int] = {}
-    for number, value in enumerate(flatten_tools(list(request.tools or ()))):
-        try:
-            content = tool_content(ToolDefinition.model_validate(value))
-        except ValidationError as cause:
-            raise InvalidRequest(
-                "a tool of the request is no tool definition",
-                where=f"tools[{number}]",
-                fix="give name, description and input_schema (or parameters), as MCP or OpenAI functions do",
-                code="invalid_tool",
-            ) from cause
-        name = str(json.loads(content)["name"])
-        first = places.setdefault(name, number)
-        if first != number:
-            raise InvalidRequest(
-                f"a tool of the request repeats the name of tools[{first}]",
-                where=f"tools[{number}]",
-                fix="give every tool its own name",
-                code="invalid_tool",
-            )
-        full, compact = content + "\n", _compact_line(content)
-        made.append(
-            Candidate(
-                item_id=f"{ItemKind.TOOL.value}:{REQUEST_SOURCE}/{name}",
-                version=short_hash(content),
-                kind=ItemKind.TOOL.value,
-                title=name,
-                source=REQUEST_SOURCE,
-                section=TOOLS,
-                authority=50,
-                trust=Trust.USER.value,
-                tokens=(tokens_of(full), 0 if compact is None else tokens_of(compact), 0),
-                blocks=Blocks(full=full, compact=compact, pointer=""),
-                order=number,
-                discovered_by=(REQUEST_SOURCE,),
-            )
-        )
-    return made
-
-
-@lru_cache(maxsize=1_024)
-def _compact_line(content: str) -> str | None:
-    """Return a tool's compact rendition; callers offer the same tools again and again."""
-    short = compact_tool(content)
-    return None if short is None else short + "\n"
 
 
 def _task_text(request: ContextRequest) -> str:
