@@ -5,7 +5,7 @@ Every method can be called alone, in any process, in the order of the graph; eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -14,19 +14,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ctx_pipeline.building.shown import live_rows, without_content
 from ctx_pipeline.claims.words import CLAIMS_VERSION
 from ctx_pipeline.config.settings import SourceConfig, load_config
-from ctx_pipeline.contracts import ContextItem, Sensitivity, SourceKind, SourceReport, WhenToLoad
+from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
 from ctx_pipeline.index.rows import Row, latest_versions, make_rows, tenant_slices
-from ctx_pipeline.security.visibility import EVERYONE, NEVER, ScopeLabel, micros
+from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank.batch import SourceFacts
-from ctx_pipeline.text import canonical_json, reference, short_hash
+from ctx_pipeline.text import canonical_json, short_hash
 from ctx_pipeline.times import utc_now
 from ctx_pipeline.workspace import open_ledger, state_folder
 
@@ -45,8 +46,6 @@ READ_AS_WRITER = frozenset({SourceKind.SEMANTIC_REGISTRY})
 """Kinds whose files are read and stored in one step, because publishing replaces both."""
 
 SAMPLE_ROWS = 5
-QUOTING_COLUMNS = frozenset({"title", "full", "compact", "pointer"})
-"""Columns whose text is an item's own; run logs are read by people who may not read the items."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, and how many there are."""
@@ -584,47 +583,9 @@ class _Build:
             )
         table = self.staging.read(part)
         shown = zip(table.slice(0, SAMPLE_ROWS).to_pylist(), self.rows, strict=False)
-        sample = tuple(_without_content(row, known.label) for row, known in shown)
+        sample = tuple(without_content(row, known.label) for row, known in shown)
         columns = tuple((field.name, str(field.type)) for field in table.schema)
         return StageResult(table.num_rows, digest, facts, sample, columns)
-
-
-def _without_content(row: Mapping[str, Any], label: ScopeLabel) -> dict[str, Any]:
-    """Return a row for people who run builds: of what quotes an item, only its length."""
-    shown = {
-        name: len(value or "") if name in QUOTING_COLUMNS else value for name, value in row.items()
-    }
-    return {**shown, "item_id": shown_id(row["item_id"], label)} if "item_id" in row else shown
-
-
-def shown_id(item_id: str, label: ScopeLabel) -> str:
-    """Return an item's id as logs show it, which people read who may not read the item.
-
-    An id is the name of a file, a tool, a table. It is shown where everybody of a tenant may know it, else its hash.
-    """
-    is_open = EVERYONE in label.groups and label.sensitivity in (
-        Sensitivity.PUBLIC,
-        Sensitivity.INTERNAL,
-    )
-    closed = label.environment is not None or label.task_types or label.agent_visibility
-    return item_id if is_open and not closed else reference(item_id)
-
-
-def live_rows(filtered: pa.Table, now: int) -> int:
-    """Return how many rows are valid at `now` (microseconds): not superseded, retired, expired or set aside."""
-    import pyarrow.compute as pc
-
-    rules = (
-        pc.less_equal(filtered.column("valid_from"), now),
-        pc.greater(filtered.column("valid_until"), now),
-        pc.greater(filtered.column("superseded_at"), now),
-        pc.equal(filtered.column("retired_at"), NEVER),
-        pc.equal(filtered.column("state"), 0),
-    )
-    alive = rules[0]
-    for rule in rules[1:]:
-        alive = pc.and_(alive, rule)
-    return int(pc.sum(alive).as_py() or 0)
 
 
 def _until(stored: pa.Table, last: int) -> pa.Table:

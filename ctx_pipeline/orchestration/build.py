@@ -321,7 +321,7 @@ def _report(session: BuildSession) -> BuildReport:
 
 def _live(session: BuildSession, *, pinned: bool) -> int:
     """Return the live item versions of the artifact that is published now."""
-    from ctx_pipeline.building.pipeline import live_rows
+    from ctx_pipeline.building.shown import live_rows
     from ctx_pipeline.index.artifact import read_pointer, read_table
     from ctx_pipeline.security.visibility import micros
 
