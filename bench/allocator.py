@@ -25,12 +25,12 @@ from ctx_pipeline.contracts import (
     Task,
     resolve_policy,
 )
-from ctx_pipeline.engine import heading_tokens
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.budget.allocate import Option, Step, allocate, steps_of
 from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
 from ctx_pipeline.stages.discover.serve import request_candidates
+from ctx_pipeline.stages.packing import heading_tokens
 from ctx_pipeline.stages.rank.serve import SENT
 from ctx_pipeline.stages.sections import SECTION_OF_KIND
 

@@ -22,10 +22,10 @@ from ctx_pipeline.contracts import (
     Task,
     resolve_policy,
 )
-from ctx_pipeline.engine import heading_tokens
 from ctx_pipeline.index.embedder import DEFAULT_MODEL
 from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Judged
+from ctx_pipeline.stages.packing import heading_tokens
 
 BUDGETS = (500, 1_000, 2_000, 4_000, 8_000, 32_000)
 QUESTIONS = 200

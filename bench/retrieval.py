@@ -38,7 +38,7 @@ from bench.retrieval_sets import (
 from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.config.profiles import model_profile
 from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Task, resolve_policy
-from ctx_pipeline.engine import Call, ranked
+from ctx_pipeline.engine import ranked
 from ctx_pipeline.evals.metrics import density, fitting, hit_at, order, recall, recall_at
 from ctx_pipeline.index.embedder import (
     COMMON_REQUESTS,
@@ -55,6 +55,7 @@ from ctx_pipeline.language.tokens import count_tokens
 from ctx_pipeline.project import ContextProject
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import filter
+from ctx_pipeline.stages.call import Call
 from ctx_pipeline.stages.candidates import Judged
 from ctx_pipeline.stages.discover import serve as discover
 from ctx_pipeline.stages.discover.queries import Query, plan_queries

@@ -5,50 +5,34 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import (
-    BudgetReport,
-    Capability,
     ConflictRecord,
     ContextPack,
-    ContextPolicy,
     ContextRequest,
     EffectivePolicy,
     GateCheck,
-    Identity,
-    ModelProfile,
-    PackSection,
-    PackWarning,
-    PolicyDecision,
-    PrefixInfo,
-    ResolvedPeriod,
-    resolve_policy,
 )
-from ctx_pipeline.contracts.render import SECTION_FOOTER
 from ctx_pipeline.errors import GateFailed, InvalidRequest
 from ctx_pipeline.language.tokens import count_tokens
-from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages import assemble, gate, intake, routing, snapshot, tool_faults
 from ctx_pipeline.stages import filter as filter_stage
+from ctx_pipeline.stages import gate, intake, routing, snapshot, tool_faults
 from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.budget.window import Limits, limits_of
+from ctx_pipeline.stages.call import Call, Chosen
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Judged
 from ctx_pipeline.stages.deadline import Deadline
 from ctx_pipeline.stages.discover import serve as discover
-from ctx_pipeline.stages.discover.period_fiscal import PLAIN, Calendar
 from ctx_pipeline.stages.discover.periods import Period
 from ctx_pipeline.stages.discover.queries import Query, plan_queries
+from ctx_pipeline.stages.packing import heading_tokens, pack_of, recorder, show
 from ctx_pipeline.stages.rank import conflicts, duplicates, relevance, rerank
 from ctx_pipeline.stages.rank import serve as rank
 from ctx_pipeline.stages.rank.features import Case
-from ctx_pipeline.stages.sections import SECTIONS
-from ctx_pipeline.stages.transform import serve as transform
-from ctx_pipeline.text import canonical_json, sha256_hex
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,46 +60,6 @@ SENT_SHARE = 0.6
 """Share of a deadline after which no further message of the conversation is looked at."""
 
 STAGES = ("embed", "discover", "filter", "rank", "budget", "assemble", "gate", "snapshot")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """Everything one assembly depends on beside the index. Same call, same view: same bytes."""
-
-    request: ContextRequest
-    identity: Identity
-    profile: ModelProfile
-    policy: ContextPolicy
-    at: datetime
-    refreshed: Mapping[str, int]
-    """When each source was last read, in microseconds since 1970."""
-    calendar: Calendar = PLAIN
-
-    def viewer(self) -> Viewer:
-        """Return who looks, in which role, for which task."""
-        return Viewer.of(
-            self.identity,
-            task_type=self.request.task.type,
-            agent_role=self.request.agent_role,
-            trust_floor=self.policy.trust_floor,
-        )
-
-    def effective(self) -> EffectivePolicy:
-        """Return what the policy says for this task, phase, role, model and risk."""
-        request = self.request
-        return resolve_policy(
-            self.policy,
-            task_type=request.task.type,
-            phase=request.phase,
-            role=request.agent_role,
-            model=self.profile.model_id,
-            risk=request.risk,
-        )
-
-    def clock(self) -> Clock:
-        """Return now, and which version of the world."""
-        as_of = self.request.as_of
-        return Clock(at=micros(self.at), as_of=None if as_of is None else micros(as_of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +139,7 @@ class Engine:
         policy = call.effective()
         request = _required_by(policy, intake.legible_request(call.request))
         chosen = self._choose(call, request, policy, view, timer, deadline)
-        shown = _show(chosen, call, view, policy)
+        shown = show(chosen, call, view, policy)
         timer.done("assemble")
         findings = gate.check(
             chosen.judged,
@@ -210,10 +154,10 @@ class Engine:
         request_hash = snapshot.request_hash(call.request)
         deadline.finish()
         ranking_version = self._ranking_version()
-        pack = _pack(
+        pack = pack_of(
             call, policy, view, chosen, shown, findings, request_hash, deadline, ranking_version
         )
-        result = Assembled(pack, chosen.judged, _recorder(call, pack, chosen, request_hash))
+        result = Assembled(pack, chosen.judged, recorder(call, pack, chosen, request_hash))
         timer.done("snapshot")
         hard = tuple(finding for finding in findings if finding.check in policy.hard_gates)
         if hard:
@@ -234,7 +178,7 @@ class Engine:
         view: ServingView,
         timer: _Timer,
         deadline: Deadline,
-    ) -> _Chosen:
+    ) -> Chosen:
         """Run the stages that decide: discover, filter, rank, budget."""
         encoding = call.profile.encoding
         _check_encoding(view, encoding)
@@ -280,7 +224,7 @@ class Engine:
         )
         timer.done("budget")
         denied = {code.value: number for code, number in found.denied.items()}
-        return _Chosen(budgeted, conflicting, denied, found.periods)
+        return Chosen(budgeted, conflicting, denied, found.periods)
 
 
 def ranked(
@@ -349,35 +293,6 @@ def _told(records: Sequence[ConflictRecord], judged: Judged, encoding: str) -> J
     return Judged([item], {item: rank.SENT})
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """What the deciding stages found."""
-
-    budgeted: budget.Budgeted
-    conflicts: tuple[ConflictRecord, ...]
-    denied: dict[str, int]
-    periods: tuple[Period, ...]
-
-    @property
-    def judged(self) -> Judged:
-        """Every candidate, in or out."""
-        return self.budgeted.judged
-
-    @property
-    def report(self) -> BudgetReport:
-        """How the window was divided."""
-        return self.budgeted.report
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What the model will see."""
-
-    sections: tuple[PackSection, ...]
-    tools: tuple[Capability, ...]
-    total_tokens: int
-
-
 def _required_by(policy: EffectivePolicy, request: ContextRequest) -> ContextRequest:
     """Return the request with what the policy requires added to what it requires itself."""
     if not policy.required_types:
@@ -386,100 +301,6 @@ def _required_by(policy: EffectivePolicy, request: ContextRequest) -> ContextReq
         (*request.required_types, *(kind.value for kind in policy.required_types))
     )
     return request.model_copy(update={"required_types": tuple(required)})
-
-
-def _show(chosen: _Chosen, call: Call, view: ServingView, policy: EffectivePolicy) -> _Shown:
-    texts = transform.serve(chosen.judged, view.reader)
-    sections = assemble.serve(
-        chosen.judged, texts, heading_tokens(call.profile.encoding), policy.order
-    )
-    tools = assemble.capabilities(chosen.judged, texts, view.reader.tools)
-    return _Shown(sections, tools, assemble.total_tokens(sections, tools))
-
-
-def _pack(
-    call: Call,
-    policy: EffectivePolicy,
-    view: ServingView,
-    chosen: _Chosen,
-    shown: _Shown,
-    findings: tuple[gate.GateFinding, ...],
-    request_hash: str,
-    deadline: Deadline,
-    ranking_version: str,
-) -> ContextPack:
-    pack_hash = assemble.pack_hash(shown.sections, shown.tools, policy.policy_version)
-    decision = view.decision(call.viewer())
-    prefix = assemble.prefix_of(shown.sections)
-    return ContextPack(
-        pack_id="pack_" + pack_hash[:32],
-        snapshot_id=snapshot.snapshot_id(
-            call.identity,
-            call.at,
-            request_hash,
-            sha256_hex(pack_hash + canonical_json(_circumstances(call, deadline))),
-            view.reader.content_hash,
-            view.overlay_sequence,
-        ),
-        sections=shown.sections,
-        capabilities=shown.tools,
-        conflicts=chosen.conflicts,
-        warnings=(
-            *_request_warnings(call),
-            *intake.warnings_of(call.request),
-            *chosen.budgeted.warnings,
-            *deadline.warnings,
-            *tool_faults.warnings_of(chosen.judged, view.reader.tools, policy),
-            *_decision_warnings(decision),
-            *gate.warnings_of(findings),
-        ),
-        budget=_priced(chosen.report, call.profile, prefix, shown.total_tokens),
-        total_tokens=shown.total_tokens,
-        prefix=prefix,
-        policy_version=policy.policy_version,
-        policy_rules=policy.rules,
-        policy_decision=decision,
-        ranking_version=ranking_version,
-        compaction_version=assemble.COMPACTION_VERSION,
-        index_version=view.reader.content_hash,
-        overlay_sequence=view.overlay_sequence,
-        tokenizer=call.profile.encoding,
-        denied=chosen.denied,
-        periods=tuple(
-            ResolvedPeriod(text=p.text, start=p.start, end=p.end) for p in chosen.periods
-        ),
-        tool_context=call.request.tool_context,
-        hash=pack_hash,
-    )
-
-
-def _priced(
-    report: BudgetReport, profile: ModelProfile, prefix: PrefixInfo, total_tokens: int
-) -> BudgetReport:
-    """Add what the pack costs as input, and what it costs with the stable prefix in the provider's cache."""
-    if profile.input_price is None:
-        return report
-    each = profile.token_safety_factor / 1_000_000
-    cost = total_tokens * profile.input_price * each
-    cached = None
-    if profile.supports_prompt_cache and prefix.stable_tokens >= max(
-        1, profile.cache_min_prefix_tokens
-    ):
-        reduced = (
-            profile.input_price
-            if profile.cached_input_price is None
-            else profile.cached_input_price
-        )
-        cached = round(cost - prefix.stable_tokens * (profile.input_price - reduced) * each, 9)
-    return report.model_copy(update={"cost": round(cost, 9), "cost_cached": cached})
-
-
-def _circumstances(call: Call, deadline: Deadline) -> list[Any]:
-    """Return what two calls of one request may differ in besides what the model sees."""
-    found: list[Any] = [dict(call.refreshed), call.profile.model_dump(mode="json")]
-    if deadline.warnings:
-        found.append([warning.message for warning in deadline.warnings])
-    return found
 
 
 def _check_encoding(view: ServingView, encoding: str) -> None:
@@ -554,83 +375,8 @@ def _room(limits: Limits, policy: EffectivePolicy, deadline: Deadline) -> discov
     )
 
 
-@lru_cache(maxsize=8)
-def heading_tokens(encoding: str) -> dict[str, int]:
-    """Return what opening and closing each section costs, in tokens."""
-    return {
-        section.name: count_tokens(assemble.heading_of(section), encoding)
-        + count_tokens(SECTION_FOOTER, encoding)
-        for section in SECTIONS
-    }
-
-
 def _still_visible(judged: Judged, view: ServingView, call: Call) -> list[bool]:
     import numpy as np
 
     rows = np.fromiter((c.row for c in judged.selected() if c.row != REQUEST_ROW), np.intp)
     return [code == 0 for code in view.codes(rows, call.viewer(), call.clock()).tolist()]
-
-
-def _request_warnings(call: Call) -> tuple[PackWarning, ...]:
-    request = call.request
-    found: list[tuple[str, str]] = []
-    if request.phase not in call.policy.phases:
-        found.append(
-            (
-                "unknown_phase",
-                f"policy {call.policy.name!r} has no such phase; its default rules apply",
-            )
-        )
-    return tuple(PackWarning(code=code, message=message) for code, message in found)
-
-
-def _decision_warnings(decision: PolicyDecision | None) -> tuple[PackWarning, ...]:
-    if decision is None or decision.failure is None:
-        return ()
-    message = f"policy service {decision.service!r} gave no valid answer ({decision.failure}): nothing is permitted"
-    return (PackWarning(code="policy_service_failed", message=message),)
-
-
-def _recorder(
-    call: Call, pack: ContextPack, chosen: _Chosen, request_hash: str
-) -> Callable[[], SnapshotRecord]:
-    """Return what builds the stored record; it runs on the ledger's writer, after the pack has left."""
-
-    def build() -> SnapshotRecord:
-        from ctx_pipeline.ledger import SnapshotRecord
-
-        kept = snapshot.serve(
-            pack,
-            call.request,
-            call.identity,
-            model_id=call.profile.model_id,
-            clock=call.at,
-            request_hash=request_hash,
-        )
-        folded, blobs = snapshot.fold_pack(pack)
-        explained = chosen.budgeted.explain()
-        rows: list[dict[str, Any]] = [
-            snapshot.trace_row(candidate, explained.verdicts[candidate])
-            for candidate in explained.candidates
-        ]
-        return SnapshotRecord(
-            snapshot_id=pack.snapshot_id,
-            tenant=call.identity.tenant,
-            principal=call.identity.principal,
-            created_at=call.at,
-            run_id=call.request.run_id,
-            turn_id=call.request.turn_id,
-            session_id=call.request.session_id,
-            hash=pack.hash,
-            snapshot_json=canonical_json(kept.model_dump(mode="json")),
-            pack_json=folded,
-            trace_json=canonical_json(rows),
-            request_json=snapshot.stored_request(call.request),
-            status="committed",
-            blobs=blobs,
-            items=tuple(
-                (row["item_id"], row["version"], row["rendition"], row["selected"]) for row in rows
-            ),
-        )
-
-    return build

@@ -26,7 +26,7 @@ from ctx_pipeline.contracts import (
     SnapshotDiff,
     ToolContextItem,
 )
-from ctx_pipeline.engine import Call, Engine, GateRefusal
+from ctx_pipeline.engine import Engine, GateRefusal
 from ctx_pipeline.errors import InvalidRequest, NotPermitted
 from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.inspection.freshness import ProjectStatus, project_status
@@ -43,6 +43,7 @@ from ctx_pipeline.inspection.snapshots import SnapshotReader
 from ctx_pipeline.security.policy_guard import policy_guard
 from ctx_pipeline.security.policy_service import PolicyGuard
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
+from ctx_pipeline.stages.call import Call
 from ctx_pipeline.stages.discover.period_fiscal import Calendar
 from ctx_pipeline.text import canonical_json, repair_json
 from ctx_pipeline.workspace import open_ledger
