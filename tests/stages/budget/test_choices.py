@@ -154,7 +154,10 @@ def test_each_time_of_loading_does_what_it_says(tmp_path: Path):
 
 
 def test_a_tool_that_loads_just_in_time_is_shown_as_its_schema(tmp_path: Path):
-    schema = '{"annotations":{"destructiveHint":true},"description":"gmv refund","input_schema":{},"name":"pay"}'
+    schema = (
+        '{"annotations":{"destructiveHint":true},"description":"gmv refund",'
+        '"input_schema":{"properties":{},"type":"object"},"name":"pay"}'
+    )
     items = [make_item("pay", schema, kind=ItemKind.TOOL, source="tools", title="pay gmv refund")]
     pack, _ = assembled(make_project(tmp_path, items, {"tools": {"when_to_load": "just_in_time"}}))
     (tool,) = pack.capabilities
