@@ -7,7 +7,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import (
@@ -18,7 +17,7 @@ from ctx_pipeline.contracts import (
     GateCheck,
 )
 from ctx_pipeline.errors import GateFailed, InvalidRequest
-from ctx_pipeline.language.tokens import count_tokens
+from ctx_pipeline.language.tokens import known_counts, token_counter
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages import gate, intake, routing, snapshot, tool_faults
 from ctx_pipeline.stages.budget import serve as budget
@@ -51,11 +50,6 @@ FINISH_SECONDS = 0.010
 """Time that has to be left after a query has been embedded: an assembly at 10,000 items takes half of it."""
 EMBED_SECONDS = 0.020
 """What embedding a query is taken to need until one has been measured."""
-COUNT_CACHE = 4_096
-"""Texts of requests whose token counts are kept per process and encoding ..."""
-COUNT_CACHE_CHARS = 8_192
-"""... if they are no longer than this."""
-
 SENT_SHARE = 0.6
 """Share of a deadline after which no further message of the conversation is looked at."""
 
@@ -183,7 +177,7 @@ class Engine:
         encoding = call.profile.encoding
         _check_encoding(view, encoding)
         limits = limits_of(call.profile, request.token_budget, request.cost_budget)
-        tokens_of = _token_counter(encoding, limits.usable)
+        tokens_of = token_counter(encoding, limits.usable)
         viewer, clock = call.viewer(), call.clock()
         queries = self._queries(request, view, deadline)
         timer.done("embed")
@@ -289,7 +283,7 @@ def _told(records: Sequence[ConflictRecord], judged: Judged, encoding: str) -> J
     text = conflicts.told(records, judged) if records else ""
     if not text:
         return Judged.of(())
-    item = discover.notice("conflicts", text, _known_counts(encoding))
+    item = discover.notice("conflicts", text, known_counts(encoding))
     return Judged([item], {item: rank.SENT})
 
 
@@ -350,20 +344,6 @@ class _Timer:
             now = time.perf_counter()
             self._seconds[stage] = self._seconds.get(stage, 0.0) + now - self._last
             self._last = now
-
-
-def _token_counter(encoding: str, most: int) -> Callable[[str], int]:
-    """Return what counts the tokens of a text; beyond `most`, which no pack can hold, it estimates them."""
-    known = _known_counts(encoding)
-    return lambda text: (
-        known(text) if len(text) <= COUNT_CACHE_CHARS else count_tokens(text, encoding, most)
-    )
-
-
-@lru_cache(maxsize=8)
-def _known_counts(encoding: str) -> Callable[[str], int]:
-    """Return what counts the tokens of a text once: each turn brings the conversation so far again."""
-    return lru_cache(maxsize=COUNT_CACHE)(partial(count_tokens, encoding=encoding))
 
 
 def _room(limits: Limits, policy: EffectivePolicy, deadline: Deadline) -> discover.Room:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctx_pipeline.errors import Corrupt, InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from tiktoken import Encoding
@@ -29,12 +29,17 @@ PIECE_CHARS: Final = 16_384
 """Longer texts are counted piece by piece, so that the time grows with the length and a count may stop early."""
 
 MAX_WORD_CHARS: Final = 32_768
-"""Characters without a break that are merged as one word.
+"""Characters without a break that are merged as one word where a caller waits.
 
-Merging takes more than linear time in the length of a word. A longer one is counted in pieces of `PIECE_CHARS`, each
-of which may count one token more than the whole would.
+Merging takes more than linear time in the length of a word. With `most` a longer one is counted in pieces of
+`PIECE_CHARS`, each of which may count one token more than the whole would.
 """
 
+
+COUNT_CACHE: Final = 4_096
+"""Texts of requests whose token counts are kept per process and encoding ..."""
+COUNT_CACHE_CHARS: Final = 8_192
+"""... if they are no longer than this."""
 
 SAMPLES: Final = 32
 SAMPLE_CHARS: Final = 1_024
@@ -92,10 +97,10 @@ _load_lock = Lock()
 def count_tokens(text: str, encoding: str = DEFAULT_ENCODING, most: int | None = None) -> int:
     """Count the tokens of `text` exactly, the text of special tokens counted as ordinary text.
 
-    Equal to `len(tiktoken.get_encoding(encoding).encode_ordinary(text))` for every valid text without a word of more
-    than `MAX_WORD_CHARS`; a lone surrogate counts as the U+FFFD it is stored as. About 60 us per 1,000 characters; the
+    Equal to `len(tiktoken.get_encoding(encoding).encode_ordinary(text))` for every valid text; a lone surrogate
+    counts as the U+FFFD it is stored as. About 60 us per 1,000 characters; the
     first call of a process loads the vocabulary (0.3 s). Beyond `most` tokens counting stops, and the number, which is
-    more than `most`, is an estimate.
+    more than `most`, is an estimate; words of more than `MAX_WORD_CHARS` are then counted in pieces.
 
     Raises:
         InvalidRequest: `encoding` is not one of `ENCODINGS`, or the tokenizer cannot handle the text.
@@ -114,6 +119,20 @@ def count_many(texts: Iterable[str], encoding: str = DEFAULT_ENCODING) -> list[i
     return [_count(tokenizer, text) for text in texts]
 
 
+def token_counter(encoding: str, most: int) -> Callable[[str], int]:
+    """Return what counts the tokens of a text; beyond `most`, which no pack can hold, it estimates them."""
+    known = known_counts(encoding)
+    return lambda text: (
+        known(text) if len(text) <= COUNT_CACHE_CHARS else count_tokens(text, encoding, most)
+    )
+
+
+@lru_cache(maxsize=8)
+def known_counts(encoding: str) -> Callable[[str], int]:
+    """Return what counts the tokens of a text once: each turn brings the conversation so far again."""
+    return lru_cache(maxsize=COUNT_CACHE)(partial(count_tokens, encoding=encoding))
+
+
 def _count(tokenizer: Encoding, text: str, most: int | None = None) -> int:
     try:
         text.encode("utf-8")
@@ -129,7 +148,7 @@ def _count(tokenizer: Encoding, text: str, most: int | None = None) -> int:
             return estimate
     total = start = 0
     while start < len(text):
-        end = _piece_end(text, start)
+        end = _piece_end(text, start, exact=most is None)
         total += _count_ordinary(tokenizer, text[start:end])
         start = end
         if most is not None and total > most:
@@ -145,11 +164,14 @@ def _estimate(tokenizer: Encoding, text: str) -> int:
     return counted * len(text) // (SAMPLES * SAMPLE_CHARS)
 
 
-def _piece_end(text: str, start: int) -> int:
-    """Return where a piece ends: where a word does, else after `PIECE_CHARS` of a word that is too long."""
+def _piece_end(text: str, start: int, *, exact: bool) -> int:
+    """Return where a piece ends: where a word does, else after `PIECE_CHARS` of one that is too long to be merged."""
     if len(text) - start <= MAX_WORD_CHARS:
         return len(text)
     found = _BREAK.search(text, start + PIECE_CHARS, start + MAX_WORD_CHARS)
+    if found is None and exact:
+        found = _BREAK.search(text, start + MAX_WORD_CHARS)
+        return len(text) if found is None else found.start()
     return start + PIECE_CHARS if found is None else found.start()
 
 

@@ -51,6 +51,16 @@ def explain_out(
     if all(option.taken >= 0 for option in options):
         return {}
     claims = _claims(options, window)
+    found = _lacking(claims, options, window, first) if claims else {}
+    for option in options[EXPLAINED_MESSAGES:]:
+        if option.section == HISTORY and option.taken < 0:
+            found.update(dict.fromkeys(option.members, "a window that holds all messages after it"))
+    return found
+
+
+def _lacking(
+    claims: Sequence[_Claim], options: Sequence[Option], window: Window, first: frozenset[str]
+) -> dict[Candidate, str]:
     before = _before(claims, options, first)
     growing = sum(_growth(candidate, window) for candidate in window.first) - window.left
     totals: list[int] = (before @ [claim.tokens for claim in claims] + growing).tolist()
@@ -64,9 +74,6 @@ def explain_out(
             others = [options[other.number] for other, served in ahead if served]
             lacks = _lacks(claim.price + totals[place], claim.price, brought, others, window)
             found.update(dict.fromkeys(option.members, lacks))
-    for option in options[EXPLAINED_MESSAGES:]:
-        if option.section == HISTORY and option.taken < 0:
-            found.update(dict.fromkeys(option.members, "a window that holds all messages after it"))
     return found
 
 

@@ -48,7 +48,7 @@ def _times(item: ContextItem) -> tuple[tuple[str, str], ...]:
         ("created", item.created_at),
         ("observed", item.observed_at),
         ("verified", item.last_verified_at),
-        ("valid_from", item.valid_from),
+        ("since", item.valid_from),
     )
     return tuple((name, time_text(time)) for name, time in known if time is not None)
 

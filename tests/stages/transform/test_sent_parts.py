@@ -109,3 +109,18 @@ def test_the_oldest_of_more_messages_than_a_window_holds_are_one_candidate(home:
 def test_the_time_of_a_result_stands_in_its_block(home: Path):
     seen = observation("ok", observed_at="2026-10-08T09:30:00+08:00")
     assert 'observed="2026-10-08T01:30Z"' in assembled(home, observations=[seen]).render("text")
+
+
+def test_of_a_long_conversation_each_message_that_is_out_has_a_trace(home: Path):
+    talk = [{"role": "user", "content": f"消息 {n}"} for n in range(1_500)]
+    with open_project(home) as project:
+        request = ContextRequest(
+            task=Task(text="refund"), identity=ANA, messages=talk, token_budget=60_000
+        )
+        pack = project.assemble(request, at=NOW, durable=True)
+        traces = {t.item_id: t for t in project.explain(pack.snapshot_id, ANA)}
+    shown = [i for i in pack.items if i.kind == "history"]
+    assert 512 < len(shown) < 1_500
+    out = [t for t in traces.values() if t.kind == "history" and not t.selected]
+    assert out
+    assert all(t.counterfactual for t in out)
