@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import dagster as dg
 
 from ctx_pipeline.assets.checks import stage_check_results, stage_check_specs
-from ctx_pipeline.assets.metadata import column_schema, owner_of, sample_table, stage_freshness, stays_fresh
+from ctx_pipeline.assets.metadata import column_schema, errors_table, owner_of, sample_table, stage_freshness, stays_fresh
 from ctx_pipeline.assets.sources import STORE_POOL, source_key
 from ctx_pipeline.index.artifact import FORMAT_VERSION
 from ctx_pipeline.index.history import index_pin
@@ -195,6 +195,8 @@ def _metadata(result: StageResult) -> dict[str, Any]:
     metadata: dict[str, Any] = {"dagster/row_count": result.rows}
     for name, value in result.facts.items():
         metadata[name] = dg.MetadataValue.json(cast("Any", value)) if isinstance(value, (list, dict)) else value
+    if result.errors:
+        metadata["error_table"] = dg.MetadataValue.md(errors_table(result.errors))
     if result.columns:
         metadata["dagster/column_schema"] = column_schema(result.columns)
     if result.sample:

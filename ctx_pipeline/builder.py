@@ -280,7 +280,10 @@ def _report(session: BuildSession) -> BuildReport:
         embedded=0 if discovered is None else int(discovered.facts["embedded"]),
         reused=sum(source.reused for source in sources),
         retired=sum(source.retired for source in sources),
-        errors=tuple(error for source in sources for error in source.errors),
+        errors=(
+            *(error for source in sources for error in source.errors),
+            *(error for stage in session.stages.values() for error in stage.errors),
+        ),
         artifact=None if assembled is None or pin is not None else str(assembled.facts["artifact"]),
         sources=sources,
         pin=pin,

@@ -521,17 +521,26 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
 
 def _duplicates(config: ProjectConfig, layer: Layer) -> list[Problem]:
     found: list[Problem] = []
-    for table, key, names in (
-        ("sources", "name", [source.name for source in config.sources]),
-        ("models", "model_id", [model.model_id for model in config.models]),
+    for table, key, names, told_apart in (
+        ("sources", "name", [source.name for source in config.sources], _source_place),
+        ("models", "model_id", [model.model_id for model in config.models], str),
     ):
+        seen: dict[str, int] = {}
         for index, name in enumerate(names):
-            if name in names[:index]:
-                first = layer.origin((table, names.index(name), key))
-                where = layer.origin((table, index, key)) or table
-                code = f"duplicate_{table.removesuffix('s')}"
-                found.append(Problem(where, f"{key} {name!r} is taken", f"rename it; the other is at {first}", code))
+            first = seen.setdefault(told_apart(name), index)
+            if first == index:
+                continue
+            where = layer.origin((table, index, key)) or table
+            at = layer.origin((table, first, key))
+            taken = "is taken" if names[first] == name else f"cannot be told from {names[first]!r} in the asset graph"
+            code = f"duplicate_{table.removesuffix('s')}"
+            found.append(Problem(where, f"{key} {name!r} {taken}", f"rename it; the other is at {at}", code))
     return found
+
+
+def _source_place(name: str) -> str:
+    """Return what the asset graph and the folders of a project know a source by: `-` is `_`, upper case is lower."""
+    return name.replace("-", "_").casefold()
 
 
 def _contradictions(config: ProjectConfig, layer: Layer) -> list[Problem]:

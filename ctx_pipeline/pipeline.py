@@ -5,9 +5,9 @@ Every method can be called alone, in any process, in the order of the graph; eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ctx_pipeline.config import LedgerSection, SourceConfig, load_config
-from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
+from ctx_pipeline.contracts import ContextItem, FileCode, FileError, SourceKind, SourceReport, WhenToLoad
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
 from ctx_pipeline.index.catalogue import Row, latest_versions, make_rows, tenant_slices
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ctx_pipeline.index.embedder import Embedder
+    from ctx_pipeline.index.replacements import Refused
     from ctx_pipeline.index.store import Store
     from ctx_pipeline.ledger import Ledger
     from ctx_pipeline.sources import SourceBatch
@@ -89,6 +90,8 @@ class StageResult:
     sample: tuple[dict[str, Any], ...] = ()
     columns: tuple[tuple[str, str], ...] = ()
     """Name and type of each column written."""
+    errors: tuple[FileError, ...] = ()
+    """What is wrong with items of several sources together."""
 
 
 class Pipeline:
@@ -379,7 +382,20 @@ class Pipeline:
                 source_labels=self._source_labels(),
             )
             build.staging.write("filtered", table)
-        return build.result("filtered", {})
+        result = build.result("filtered", {})
+        refused = filter_stage.refused_replacements(build.rows, build.staging.read("filtered"))
+        return replace(result, errors=tuple(self._not_replaced(build, refused)))
+
+    def _not_replaced(self, build: _Build, refused: Sequence[Refused]) -> Iterator[FileError]:
+        from ctx_pipeline.sources.entry_lines import line_of_entry
+
+        for each, item in zip(refused, build.items([each.row for each in refused]), strict=True):
+            yield FileError(
+                path=item.provenance.locator.path or item.provenance.source_id,
+                line=line_of_entry(self.home, item, "supersedes", each.reference),
+                code=FileCode.NOT_REPLACED,
+                message=f"{item.item_id}: {each.reference!r} in supersedes {each.reason}",
+            )
 
     def ranked_items(self) -> StageResult:
         """Write the ranking features that no request changes, and which claims contradict each other."""

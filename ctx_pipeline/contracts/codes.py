@@ -185,6 +185,8 @@ class FileCode(StrEnum):
     MISSING = "missing"
     SOURCE_SHRANK = "source_shrank"
     MISSING_SCOPE = "missing_scope"
+    NOT_REPLACED = "not_replaced"
+    """An entry of `supersedes` replaces nothing; the item that has it is loaded."""
     ENCRYPTED = "encrypted"
     BAD_PDF = "bad_pdf"
     BAD_URL = "bad_url"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Sensitivity, Trust
-from ctx_pipeline.index.catalogue import References, Row, declared_version
+from ctx_pipeline.contracts import ContextItem
+from ctx_pipeline.index.catalogue import Row, declared_version
 from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
+from ctx_pipeline.index.replacements import replacements
 from ctx_pipeline.security.visibility import (
     ALWAYS,
-    EVERYONE,
     NEVER,
     STATE_LIVE,
     ScopeLabel,
@@ -105,15 +105,13 @@ def state_columns(
         retired_at=np.full(len(rows), NEVER, np.int64),
         tied=np.zeros(len(rows), np.bool_),
     )
-    own = list(numbers)
     _known_from(rows, columns)
     _narrow_older(rows, columns, numbers)
     labels = list(numbers)
     _apply_overlay(rows, columns, labels, patches)
     columns.retired_at[[at for at, row in enumerate(rows) if row.source in gone]] = ALWAYS
     _narrow_retired(rows, columns, labels, source_labels or {})
-    numbers_of: list[int] = scope.tolist()
-    _replace_named(rows, columns, [own[number] for number in numbers_of])
+    _replace_named(rows, columns)
     _supersede_chains(rows, columns)
     return labels, columns
 
@@ -201,43 +199,18 @@ def is_tie(older: Row | ContextItem, newer: Row | ContextItem) -> bool:
     return padded[0] == padded[1] and older.valid_from == newer.valid_from
 
 
-def _replace_named(rows: Sequence[Row], columns: StateColumns, own: Sequence[ScopeLabel]) -> None:
-    """Let an item replace the others that it names in `supersedes`, as far as it may: see `_may_replace`."""
-    if not any(row.supersedes for row in rows):
-        return
-    references = References(rows)
-    for at, row in enumerate(rows):
-        newest = at + 1 == len(rows) or rows[at + 1].chain != row.chain
-        if not row.supersedes or not newest or columns.retired_at[at] < NEVER or columns.state[at] != STATE_LIVE:
-            continue
-        for reference in row.supersedes:
-            for target in references.superseded(row, reference):
-                if _may_replace(row, rows[target], own[at], own[target]):
-                    columns.replaced_at[target] = min(columns.replaced_at[target], columns.valid_from[at])
-                    known = columns.known_from[at] if row.valid_from > ALWAYS else row.recorded_at
-                    columns.known_replaced_at[target] = min(columns.known_replaced_at[target], known)
+def _replace_named(rows: Sequence[Row], columns: StateColumns) -> None:
+    """Let an item replace the others that it names in `supersedes`, as far as it may: see `replacements`."""
+    for at, target in replacements(rows, lambda row: is_served(columns.retired_at[row], columns.state[row])).pairs:
+        row = rows[at]
+        columns.replaced_at[target] = min(columns.replaced_at[target], columns.valid_from[at])
+        known = columns.known_from[at] if row.valid_from > ALWAYS else row.recorded_at
+        columns.known_replaced_at[target] = min(columns.known_replaced_at[target], known)
 
 
-def _may_replace(new: Row, old: Row, new_label: ScopeLabel, old_label: ScopeLabel) -> bool:
-    """Whether an item may replace another: of no less authority and trust, and for everyone who sees the old one."""
-    if new.chain == old.chain or _same_file(old, new):
-        return False
-    if new.authority < old.authority or TRUST_RANK[Trust(new.trust)] < TRUST_RANK[Trust(old.trust)]:
-        return False
-    return replace(new_label, trust=old_label.trust) == old_label or _is_open(new_label, old_label)
-
-
-def _is_open(new: ScopeLabel, old: ScopeLabel) -> bool:
-    """Whether a label lets in everybody of the tenant that another one could."""
-    if new.sensitivity is None or old.sensitivity is None:
-        return False
-    restricted = new.environment is not None or new.task_types or new.agent_visibility
-    closer = SENSITIVITY_RANK[Sensitivity(new.sensitivity)] > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]
-    return EVERYONE in new.groups and not restricted and not closer
-
-
-def _same_file(one: Row, other: Row) -> bool:
-    return one.path is not None and one.path == other.path
+def is_served(retired_at: int, state: int) -> bool:
+    """Return whether a row is neither retired nor set aside."""
+    return retired_at >= NEVER and state == STATE_LIVE
 
 
 def _apply_overlay(

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from pydantic import ValidationError
 
-from ctx_pipeline.contracts import ContextItem, FileCode, FileError, ItemKind
+from ctx_pipeline.contracts import FileCode, FileError, ItemKind
 from ctx_pipeline.sources.base import SourceBatch
 from ctx_pipeline.sources.batch import BatchBuilder
 from ctx_pipeline.sources.files import FoundFile, HeldContent, decode, read_bytes, read_text, suffix_of
@@ -49,8 +49,6 @@ class Document:
 def read_documents(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
     """Turn each text, page and PDF into items `document:<source>/<path>#<n>`, n from 1."""
     batch = BatchBuilder()
-    parsed: list[tuple[tuple[Draft, ...], bytes | None]] = []
-    chunks: dict[str, int] = {}
     for found in files:
         reader = _READERS.get(suffix_of(found))
         if reader is None:
@@ -65,31 +63,14 @@ def read_documents(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
         known = origin.units.known(unit)
         if known is not None:
             batch.keep(found, unit, known)
-            chunks[found.name] = len(known)
             continue
         drafts, errors = reader(replace(found, content=HeldContent(content)), origin.limit_bytes)
         batch.fail(found, *errors)
         if not drafts and not errors and suffix_of(found) == PDF_SUFFIX:
             batch.skip(found, "has no text: pages that are pictures have to go through text recognition first")
-        chunks[found.name] = len(drafts)
-        parsed.append((drafts, None if errors else unit))
-    for drafts, unit in parsed:
-        _add(batch, drafts, unit, chunks, origin)
+        if drafts:
+            batch.add(found, *(make_item(draft, origin) for draft in drafts), unit=None if errors else unit)
     return batch.build()
-
-
-def _add(
-    batch: BatchBuilder, drafts: tuple[Draft, ...], unit: bytes | None, chunks: dict[str, int], origin: Origin
-) -> None:
-    """Add the chunks of one document; one that replaces others names their chunks, which its own file does not."""
-    if not drafts:
-        return
-    replaced = drafts[0].fields.supersedes or ()
-    items = [
-        _item(draft, origin, _superseded(replaced, chunks, origin) if number == 0 else replaced)
-        for number, draft in enumerate(drafts)
-    ]
-    batch.add(drafts[0].found, *items, unit=None if replaced else unit)
 
 
 def _text_drafts(found: FoundFile, limit_bytes: int) -> Drafts:
@@ -146,23 +127,6 @@ _READERS: dict[str, Callable[[FoundFile, int], Drafts]] = {
     **dict.fromkeys((*HTML_SUFFIXES, *MHTML_SUFFIXES), _page_drafts),
     PDF_SUFFIX: _pdf_drafts,
 }
-
-
-def _item(draft: Draft, origin: Origin, supersedes: tuple[str, ...]) -> ContextItem:
-    if supersedes == (draft.fields.supersedes or ()):
-        return make_item(draft, origin)
-    return make_item(draft, origin).model_copy(update={"supersedes": supersedes})
-
-
-def _superseded(named: tuple[str, ...], chunks: dict[str, int], origin: Origin) -> tuple[str, ...]:
-    """Add to each document that is named by path or by id without `#n` the ids of its chunks in this source."""
-    prefix = origin.item_id(ItemKind.DOCUMENT.value, "")
-    ids: list[str] = []
-    for name in named:
-        path = name.removeprefix(prefix)
-        ids.append(name)
-        ids.extend(f"{prefix}{path}#{number}" for number in range(1, chunks.get(path, 0) + 1))
-    return tuple(dict.fromkeys(ids))
 
 
 def load_document(found: FoundFile, limit_bytes: int) -> Document | FileError:

@@ -19,7 +19,7 @@ from ctx_pipeline.sources.dbt_manifest import (
     index_records,
     is_dbt_metric,
 )
-from ctx_pipeline.sources.definitions import Definition, RawRecord, as_list, as_mapping, other_ids, show
+from ctx_pipeline.sources.definitions import Definition, RawRecord, as_list, as_mapping, show
 from ctx_pipeline.sources.files import FoundFile, read_text, suffix_of
 from ctx_pipeline.sources.json_lines import JsonProblem, load_json
 from ctx_pipeline.sources.metric_yaml import define_metric
@@ -132,13 +132,12 @@ def _item(record: RawRecord, origin: Origin, index: DbtIndex, datasets: frozense
         name=definition.name,
         title=definition.title,
         content=definition.text,
-        fields=definition.fields.model_copy(update={"supersedes": None}),
+        fields=definition.fields,
         subject=definition.subject,
         source_version=record.source_version,
         line_start=record.line,
         line_end=record.line_end,
         depends_on=definition.depends_on,
-        supersedes=other_ids(definition.fields, origin, definition.name),
         synonyms=definition.synonyms,
     )
     return make_item(draft, origin)

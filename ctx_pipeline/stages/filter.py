@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctx_pipeline.index.catalogue import Row
-from ctx_pipeline.index.labels import is_current, label_table, labels_of
+from ctx_pipeline.index.labels import is_current, is_served, label_table, labels_of
 from ctx_pipeline.index.lexical import LexicalRow, build_lexical
 from ctx_pipeline.index.overlay import ItemKey, Patch
+from ctx_pipeline.index.replacements import Refused, replacements
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, ScopeLabel, StateColumns, Viewer, code_of
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 
@@ -57,6 +58,14 @@ def batch(
         ),
     )
     return table
+
+
+def refused_replacements(rows: Sequence[Row], table: pa.Table) -> tuple[Refused, ...]:
+    """Return the `supersedes` entries that replace nothing, of rows that `table`, made by `batch`, has as served."""
+    if not any(row.supersedes for row in rows):
+        return ()
+    retired, states = table.column("retired_at").to_pylist(), table.column("state").to_pylist()
+    return replacements(rows, lambda at: is_served(retired[at], states[at])).refused
 
 
 def _by_label(terms: pa.Table, tenants: NDArray[np.int64], columns: StateColumns) -> Iterator[tuple[int, str, str]]:

@@ -207,7 +207,7 @@ def test_a_dbt_manifest_of_both_generations_is_read(registry):
     gmv = items["metric:src/gmv"]
     assert (gmv.version, gmv.synonyms, gmv.scope.groups) == ("2", ("成交额", "GMV"), ("finance",))
     assert gmv.valid_from == datetime(2026, 1, 1, tzinfo=UTC)
-    assert gmv.supersedes == ("metric:src/old_gmv", "metric:other/gmv")
+    assert gmv.supersedes == ("1", "old_gmv", "metric:other/gmv")
     assert gmv.depends_on == ("schema:src/model.orders",)
     assert "expression: sum(amount)" in (gmv.content or "")
     assert "filter: {{ Dimension('order__paid') }}" in (gmv.content or "")
