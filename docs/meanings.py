@@ -116,6 +116,7 @@ FILE_CODES = {
     "missing": "The source's path names nothing.",
     "source_shrank": "The source has lost so much, or could not be read at all, that a person has to confirm it.",
     "missing_scope": "Nobody said who may see it, so nobody does.",
+    "not_replaced": "An entry of `supersedes` replaces nothing; the item itself is loaded.",
     "encrypted": "The file is protected by a password.",
     "bad_pdf": "The file, or a page of it, is not a PDF that can be read.",
     "bad_url": "A line or a setting is not an address of a web page.",
