@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ctx_pipeline.contracts import ContextItem
-from ctx_pipeline.index.catalogue import Row, declared_version
 from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
 from ctx_pipeline.index.replacements import replacements
+from ctx_pipeline.index.rows import Row, declared_version
 from ctx_pipeline.security.visibility import (
     ALWAYS,
     NEVER,
@@ -56,7 +56,9 @@ def label_table(
     import pyarrow as pa
 
     labels, columns = state_columns(rows, patches, gone=gone, source_labels=source_labels)
-    tenants = {tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))}
+    tenants = {
+        tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))
+    }
     table = pa.table(
         {
             "scope": pa.array(columns.scope, pa.int32()),
@@ -66,7 +68,9 @@ def label_table(
         }
     )
     text = json.dumps([asdict(label) for label in labels], ensure_ascii=False)
-    return table.replace_schema_metadata({"labels": text, "tenants": json.dumps(tenants, ensure_ascii=False)}), columns
+    return table.replace_schema_metadata(
+        {"labels": text, "tenants": json.dumps(tenants, ensure_ascii=False)}
+    ), columns
 
 
 def labels_of(table: pa.Table) -> tuple[list[ScopeLabel], dict[str, int]]:
@@ -88,7 +92,9 @@ def state_columns(
     `gone` are sources that the project no longer has; `source_labels` is what each source grants today.
     """
     numbers: dict[ScopeLabel, int] = {}
-    scope = np.fromiter((numbers.setdefault(row.label, len(numbers)) for row in rows), np.int32, len(rows))
+    scope = np.fromiter(
+        (numbers.setdefault(row.label, len(numbers)) for row in rows), np.int32, len(rows)
+    )
     columns = StateColumns(
         scope=scope.copy(),
         state=np.full(len(rows), STATE_LIVE, np.uint8),
@@ -144,7 +150,9 @@ def _supersede_chains(rows: Sequence[Row], columns: StateColumns) -> None:
             first = at
 
 
-def _narrow_older(rows: Sequence[Row], columns: StateColumns, numbers: dict[ScopeLabel, int]) -> None:
+def _narrow_older(
+    rows: Sequence[Row], columns: StateColumns, numbers: dict[ScopeLabel, int]
+) -> None:
     """Let an older version be seen only by those who may see the one that replaced it, too.
 
     Older versions show only with `as_of`, which sees old facts with today's rights. A version that had not begun when
@@ -164,7 +172,10 @@ def _narrow_older(rows: Sequence[Row], columns: StateColumns, numbers: dict[Scop
 
 
 def _narrow_retired(
-    rows: Sequence[Row], columns: StateColumns, labels: list[ScopeLabel], source_labels: Mapping[str, ScopeLabel]
+    rows: Sequence[Row],
+    columns: StateColumns,
+    labels: list[ScopeLabel],
+    source_labels: Mapping[str, ScopeLabel],
 ) -> None:
     """Let what a source no longer has be seen only by those whom the source grants something today.
 
@@ -201,7 +212,9 @@ def is_tie(older: Row | ContextItem, newer: Row | ContextItem) -> bool:
 
 def _replace_named(rows: Sequence[Row], columns: StateColumns) -> None:
     """Let an item replace the others that it names in `supersedes`, as far as it may: see `replacements`."""
-    for at, target in replacements(rows, lambda row: is_served(columns.retired_at[row], columns.state[row])).pairs:
+    for at, target in replacements(
+        rows, lambda row: is_served(columns.retired_at[row], columns.state[row])
+    ).pairs:
         row = rows[at]
         columns.replaced_at[target] = min(columns.replaced_at[target], columns.valid_from[at])
         known = columns.known_from[at] if row.valid_from > ALWAYS else row.recorded_at
@@ -214,7 +227,10 @@ def is_served(retired_at: int, state: int) -> bool:
 
 
 def _apply_overlay(
-    rows: Sequence[Row], columns: StateColumns, labels: list[ScopeLabel], patches: Mapping[ItemKey, Patch]
+    rows: Sequence[Row],
+    columns: StateColumns,
+    labels: list[ScopeLabel],
+    patches: Mapping[ItemKey, Patch],
 ) -> None:
     if not patches:
         return

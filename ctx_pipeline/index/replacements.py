@@ -1,4 +1,6 @@
-"""What an item says it replaces: which rows its `supersedes` entries name, and which entries come to nothing. Pure."""
+"""What an item says it replaces: which rows its `supersedes` entries name, and which entries come
+to nothing. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,21 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ItemKind, Sensitivity, Trust
-from ctx_pipeline.index.catalogue import Row, declared_version
+from ctx_pipeline.index.rows import Row, declared_version
 from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel
 
 FILE_KINDS = frozenset(
-    {ItemKind.DOCUMENT, ItemKind.INSTRUCTION, ItemKind.POLICY, ItemKind.ARTIFACT_REF, ItemKind.CODE, ItemKind.WEB}
+    {
+        ItemKind.DOCUMENT,
+        ItemKind.INSTRUCTION,
+        ItemKind.POLICY,
+        ItemKind.ARTIFACT_REF,
+        ItemKind.CODE,
+        ItemKind.WEB,
+    }
 )
-"""Kinds whose items are named like files: the file's own name stands for the path where only one file has it."""
+"""Kinds whose items are named like files: the file's own name stands for the path where only one
+file has it."""
 
 
 class Refused(NamedTuple):
@@ -28,7 +38,10 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replacements:
-    """Which rows replace which, and which entries were refused. Each refused entry is told once for its document."""
+    """Which rows replace which, and which entries were refused.
+
+    Each refused entry is told once for its document.
+    """
 
     pairs: tuple[tuple[int, int], ...]
     """Rows as (new, old)."""
@@ -36,11 +49,15 @@ class Replacements:
 
 
 def replacements(rows: Sequence[Row], counts: Callable[[int], bool]) -> Replacements:
-    """Return what the newest version of each item replaces; `counts` says whether a row is served at all."""
+    """Return what the newest version of each item replaces; `counts` says whether a row is served
+    at all.
+    """
     naming = [
         at
         for at, row in enumerate(rows)
-        if row.supersedes and (at + 1 == len(rows) or rows[at + 1].chain != row.chain) and counts(at)
+        if row.supersedes
+        and (at + 1 == len(rows) or rows[at + 1].chain != row.chain)
+        and counts(at)
     ]
     if not naming:
         return Replacements((), ())
@@ -58,14 +75,17 @@ def replacements(rows: Sequence[Row], counts: Callable[[int], bool]) -> Replacem
             if len(allowed) < len(found):
                 refused.append(Refused(at, reference, _NOT_ALLOWED))
     rounds = _in_rounds(rows, pairs)
-    refused += [Refused(at, reference, _ROUND) for at, old, reference in pairs if (at, old) in rounds]
+    refused += [
+        Refused(at, reference, _ROUND) for at, old, reference in pairs if (at, old) in rounds
+    ]
     kept = tuple((at, old) for at, old, _ in pairs if (at, old) not in rounds)
     return Replacements(kept, tuple(_once(rows, refused)))
 
 
 _NOTHING = "names nothing here: give an item id, the id alone within its source, or a path"
 _NOT_ALLOWED = (
-    "is not replaced: the new item needs no less authority and trust, and has to be shown to all who see the old one"
+    "is not replaced: the new item needs no less authority and trust, and has to be "
+    "shown to all who see the old one"
 )
 _ROUND = "replaces what replaces it in turn, so neither is replaced: remove one of the entries"
 
@@ -87,7 +107,10 @@ def _whole(item_id: str) -> str:
 
 
 class _Names:
-    """Finds what an entry means, inside one tenant. What an entry of an item says of itself is no error."""
+    """Finds what an entry means, inside one tenant.
+
+    What an entry of an item says of itself is no error.
+    """
 
     def __init__(self, rows: Sequence[Row], naming: Iterable[int]) -> None:
         self._rows = rows
@@ -101,24 +124,41 @@ class _Names:
                 self._items[(row.tenant, item_id)].append(at)
             if row.path:
                 self._paths[(row.tenant, row.source, row.path)].append(at)
-            for name in _short_names(row.kind, whole.partition("/")[2]) if (row.kind, row.source) in asked else ():
+            for name in (
+                _short_names(row.kind, whole.partition("/")[2])
+                if (row.kind, row.source) in asked
+                else ()
+            ):
                 self._short[(row.tenant, row.kind, row.source, name)][whole] = None
 
     def meant(self, row: Row, reference: str) -> list[int] | str:
         """Return the rows that an entry names, or why it names none."""
         if ":" in reference and self._has(row, reference):
             return self._others(row, self._items[(row.tenant, reference)])
-        readings = [self._items[(row.tenant, item_id)] for item_id in _ids(row, reference) if self._has(row, item_id)]
+        readings = [
+            self._items[(row.tenant, item_id)]
+            for item_id in _ids(row, reference)
+            if self._has(row, item_id)
+        ]
         readings += self._by_path(row, reference)
         if not readings:
             shorts = self._short.get((row.tenant, row.kind, row.source, reference.casefold()), {})
             readings = [self._items[(row.tenant, item_id)] for item_id in shorts]
-        things = {frozenset(_whole(self._rows[at].item_id) for at in reading) for reading in readings}
+        things = {
+            frozenset(_whole(self._rows[at].item_id) for at in reading) for reading in readings
+        }
         if len(things) > 1:
             some = sorted(min(thing) for thing in things if thing)
-            return f"means several, {' and '.join(repr(name) for name in some[:3])}: write the whole id"
+            return (
+                f"means several, {' and '.join(repr(name) for name in some[:3])}: write the "
+                "whole id"
+            )
         if not things:
-            return [] if _own_version(self._rows, self._items[(row.tenant, row.item_id)], reference) else _NOTHING
+            return (
+                []
+                if _own_version(self._rows, self._items[(row.tenant, row.item_id)], reference)
+                else _NOTHING
+            )
         return self._others(row, sorted({at for reading in readings for at in reading}))
 
     def _others(self, row: Row, found: Iterable[int]) -> list[int]:
@@ -129,12 +169,15 @@ class _Names:
         return (row.tenant, item_id) in self._items
 
     def _by_path(self, row: Row, reference: str) -> Iterator[list[int]]:
-        """Yield what stands in the file that an entry names, from the record's folder or from the project's.
+        """Yield what stands in the file that an entry names, from the record's folder or from the
+        project's.
 
         A record does not replace the others of its own file by naming the file.
         """
         folder = (row.path or "").rpartition("/")[0]
-        for path in dict.fromkeys((posixpath.normpath(posixpath.join(folder, reference)), reference)):
+        for path in dict.fromkeys(
+            (posixpath.normpath(posixpath.join(folder, reference)), reference)
+        ):
             found = self._paths.get((row.tenant, row.source, path))
             if found is not None:
                 own = [at for at in found if _whole(self._rows[at].item_id) == _whole(row.item_id)]
@@ -142,7 +185,9 @@ class _Names:
 
 
 def _ids(row: Row, reference: str) -> Iterator[str]:
-    """Yield the item ids that an entry may stand for: written out, without its source, or without kind and source."""
+    """Yield the item ids that an entry may stand for: written out, without its source, or without
+    kind and source.
+    """
     yield reference
     kind, colon, rest = reference.partition(":")
     if colon and kind == row.kind:
@@ -152,7 +197,9 @@ def _ids(row: Row, reference: str) -> Iterator[str]:
 
 
 def _short_names(kind: str, name: str) -> Iterator[str]:
-    """Yield shorter names, in lower case, that stand for an item of a source where no other one has them."""
+    """Yield shorter names, in lower case, that stand for an item of a source where no other one has
+    them.
+    """
     folded = name.casefold()
     last = folded.rpartition("/")[2]
     if kind in FILE_KINDS:
@@ -164,12 +211,16 @@ def _short_names(kind: str, name: str) -> Iterator[str]:
 
 
 def _own_version(rows: Sequence[Row], chain: Iterable[int], reference: str) -> bool:
-    """Whether an entry is an earlier version of its own item, which is replaced without being named."""
+    """Whether an entry is an earlier version of its own item, which is replaced without being
+    named.
+    """
     number = declared_version(reference)
     return number is not None or any(rows[at].version == reference for at in chain)
 
 
-def _in_rounds(rows: Sequence[Row], pairs: Sequence[tuple[int, int, str]]) -> frozenset[tuple[int, int]]:
+def _in_rounds(
+    rows: Sequence[Row], pairs: Sequence[tuple[int, int, str]]
+) -> frozenset[tuple[int, int]]:
     """Return the pairs of items that replace each other, at once or through others."""
     after: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     whole = {at: (rows[at].tenant, _whole(rows[at].item_id)) for pair in pairs for at in pair[:2]}
@@ -179,8 +230,12 @@ def _in_rounds(rows: Sequence[Row], pairs: Sequence[tuple[int, int, str]]) -> fr
     return frozenset((new, old) for new, old, _ in pairs if group[whole[new]] == group[whole[old]])
 
 
-def _strong_groups(after: dict[tuple[str, str], list[tuple[str, str]]]) -> dict[tuple[str, str], int]:
-    """Return a number for each node, the same for nodes that reach each other (Tarjan, no recursion)."""
+def _strong_groups(
+    after: dict[tuple[str, str], list[tuple[str, str]]],
+) -> dict[tuple[str, str], int]:
+    """Return a number for each node, the same for nodes that reach each other (Tarjan, no
+    recursion).
+    """
     order: dict[tuple[str, str], int] = {}
     low: dict[tuple[str, str], int] = {}
     group: dict[tuple[str, str], int] = {}
@@ -209,8 +264,13 @@ def _strong_groups(after: dict[tuple[str, str], list[tuple[str, str]]]) -> dict[
 
 
 def _may_replace(new: Row, old: Row) -> bool:
-    """Whether an item may replace another: of no less authority and trust, and for everyone who sees the old one."""
-    if new.kind == ItemKind.TOOL and new.item_id.rpartition("/")[0] != old.item_id.rpartition("/")[0]:
+    """Whether an item may replace another: of no less authority and trust, and for everyone who
+    sees the old one.
+    """
+    if (
+        new.kind == ItemKind.TOOL
+        and new.item_id.rpartition("/")[0] != old.item_id.rpartition("/")[0]
+    ):
         return False  # A server says what its own tools replace, not those of others.
     if new.authority < old.authority or TRUST_RANK[Trust(new.trust)] < TRUST_RANK[Trust(old.trust)]:
         return False
@@ -222,5 +282,8 @@ def _is_open(new: ScopeLabel, old: ScopeLabel) -> bool:
     if new.sensitivity is None or old.sensitivity is None:
         return False
     restricted = new.environment is not None or new.task_types or new.agent_visibility
-    closer = SENSITIVITY_RANK[Sensitivity(new.sensitivity)] > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]
+    closer = (
+        SENSITIVITY_RANK[Sensitivity(new.sensitivity)]
+        > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]
+    )
     return EVERYONE in new.groups and not restricted and not closer

@@ -40,7 +40,9 @@ class ToolDefinition(ImportedContract):
         meta = cast("dict[str, Any]", self.meta) if isinstance(self.meta, dict) else {}
         said = self.supersedes if self.supersedes is not None else meta.get("supersedes")
         names = cast("list[Any]", said) if isinstance(said, list) else [said]
-        return tuple(repair(name.strip()) for name in names if isinstance(name, str) and name.strip())
+        return tuple(
+            repair(name.strip()) for name in names if isinstance(name, str) and name.strip()
+        )
 
     @property
     def declared(self) -> dict[str, Any]:
@@ -75,7 +77,9 @@ def flatten_tools(value: Any) -> Iterator[Any]:
             if isinstance(mapping.get(key), dict | list) and "name" not in mapping:
                 yield from _of_server(mapping, flatten_tools(mapping[key]))
                 return
-        if mapping.get("type", "function") == "function" and isinstance(mapping.get("function"), dict):
+        if mapping.get("type", "function") == "function" and isinstance(
+            mapping.get("function"), dict
+        ):
             yield mapping["function"]
             return
     yield value

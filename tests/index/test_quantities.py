@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctx_pipeline.index.claims.extract import claims_of
-from tests.index.test_claims import contested, document
+from ctx_pipeline.claims.extract import claims_of
+from tests.claims.test_claims import contested, document
 
 EQUAL = [
     ("1h30m", "90 minutes"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ctx_pipeline.contracts import FileError
-from tests.artifacts import ANA, NOW, STAGES, open_pipeline, open_project, write_config
+from testing.artifacts import ANA, NOW, STAGES, open_pipeline, open_project, write_config
 
 
 def build(home: Path, files: dict[str, str], **kinds: str) -> list[FileError]:
@@ -35,10 +35,16 @@ def memories(*lines: dict[str, Any]) -> str:
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
-@pytest.mark.parametrize("reference", ["memory:mem/old", "old", "memory:old", ["old"], ["memory:mem/old"]])
+@pytest.mark.parametrize(
+    "reference", ["memory:mem/old", "old", "memory:old", ["old"], ["memory:mem/old"]]
+)
 def test_a_memory_replaces_another_one_of_its_own_file(tmp_path: Path, reference: Any):
     old = {"id": "old", "text": "Zed wants reports by mail. 报告用邮件发。"}
-    new = {"id": "new", "text": "Zed wants reports by chat. 报告用聊天发。", "supersedes": reference}
+    new = {
+        "id": "new",
+        "text": "Zed wants reports by chat. 报告用聊天发。",
+        "supersedes": reference,
+    }
     errors = build(tmp_path, {"mem/mem.jsonl": memories(old, new)}, mem="memories")
     assert errors == []
     assert codes(tmp_path, "memory:mem/old", "memory:mem/new") == ["superseded", None]
@@ -53,13 +59,23 @@ def test_metrics_and_terms_of_one_yaml_file_replace_each_other(tmp_path: Path):
         "terms:\n  - {name: 成交总额, definition: 全部订单金额}\n"
         "  - {name: 净成交额, definition: 扣除退款后的金额, supersedes: 成交总额}\n"
     )
-    errors = build(tmp_path, {"reg/m.yaml": metrics, "words/t.yaml": terms}, reg="semantic_registry", words="glossary")
+    errors = build(
+        tmp_path,
+        {"reg/m.yaml": metrics, "words/t.yaml": terms},
+        reg="semantic_registry",
+        words="glossary",
+    )
     assert errors == []
     assert codes(tmp_path, "metric:reg/gmv_gross", "metric:reg/gmv") == ["superseded", None]
-    assert codes(tmp_path, "glossary:words/成交总额", "glossary:words/净成交额") == ["superseded", None]
+    assert codes(tmp_path, "glossary:words/成交总额", "glossary:words/净成交额") == [
+        "superseded",
+        None,
+    ]
 
 
-@pytest.mark.parametrize("reference", ["policies/old.md", "document:docs/policies/old.md", "old.md", "old"])
+@pytest.mark.parametrize(
+    "reference", ["policies/old.md", "document:docs/policies/old.md", "old.md", "old"]
+)
 def test_every_chunk_of_a_document_is_replaced_however_it_is_named(tmp_path: Path, reference: str):
     files = {
         "docs/policies/old.md": "# Refunds\n\n" + "Refunds take ten days. " * 200,
@@ -74,7 +90,12 @@ def test_skills_and_tools_of_one_source_replace_each_other(tmp_path: Path):
     head = "---\nname: {0}\ndescription: Ship a release with {0}.\n{1}---\nDo it."
     tools = [
         {"name": "refund", "description": "Old refund", "inputSchema": {"type": "object"}},
-        {"name": "refund_v2", "description": "Refund", "inputSchema": {"type": "object"}, "supersedes": ["refund"]},
+        {
+            "name": "refund_v2",
+            "description": "Refund",
+            "inputSchema": {"type": "object"},
+            "supersedes": ["refund"],
+        },
     ]
     files = {
         "skills/ship/SKILL.md": head.format("ship", ""),
@@ -88,8 +109,13 @@ def test_skills_and_tools_of_one_source_replace_each_other(tmp_path: Path):
 
 def test_a_tool_replaces_none_of_another_server(tmp_path: Path):
     mail = {"server": "mail", "tools": [{"name": "send", "description": "Send mail"}]}
-    chat = {"server": "chat", "tools": [{"name": "post", "description": "Post", "supersedes": "tool:t/mail/send"}]}
-    errors = build(tmp_path, {"t/mail.json": json.dumps(mail), "t/chat.json": json.dumps(chat)}, t="tools")
+    chat = {
+        "server": "chat",
+        "tools": [{"name": "post", "description": "Post", "supersedes": "tool:t/mail/send"}],
+    }
+    errors = build(
+        tmp_path, {"t/mail.json": json.dumps(mail), "t/chat.json": json.dumps(chat)}, t="tools"
+    )
     assert [error.code.value for error in errors] == ["not_replaced"]
     assert codes(tmp_path, "tool:t/mail/send") == [None]
 
@@ -100,22 +126,39 @@ def test_a_chain_of_replacements_leaves_the_last_one(tmp_path: Path):
         *({"id": f"m{n}", "text": f"v{n}", "supersedes": f"m{n - 1}"} for n in (2, 3, 4)),
     ]
     assert build(tmp_path, {"mem/mem.jsonl": memories(*lines)}, mem="memories") == []
-    assert codes(tmp_path, *(f"memory:mem/m{n}" for n in (1, 2, 3, 4))) == ["superseded"] * 3 + [None]
+    assert codes(tmp_path, *(f"memory:mem/m{n}" for n in (1, 2, 3, 4))) == ["superseded"] * 3 + [
+        None
+    ]
 
 
 @pytest.mark.parametrize("length", [2, 3])
-def test_items_that_replace_each_other_in_a_round_stay_and_are_reported(tmp_path: Path, length: int):
-    lines = [{"id": f"m{n}", "text": f"v{n}", "supersedes": f"m{(n + 1) % length}"} for n in range(length)]
+def test_items_that_replace_each_other_in_a_round_stay_and_are_reported(
+    tmp_path: Path, length: int
+):
+    lines = [
+        {"id": f"m{n}", "text": f"v{n}", "supersedes": f"m{(n + 1) % length}"}
+        for n in range(length)
+    ]
     lines.append({"id": "last", "text": "leads into the round", "supersedes": "m0"})
     errors = build(tmp_path, {"mem/mem.jsonl": memories(*lines)}, mem="memories")
-    assert [(error.code.value, error.line) for error in errors] == [("not_replaced", n + 1) for n in range(length)]
-    assert codes(tmp_path, *(f"memory:mem/m{n}" for n in range(length)))[1:] == [None] * (length - 1)
+    assert [(error.code.value, error.line) for error in errors] == [
+        ("not_replaced", n + 1) for n in range(length)
+    ]
+    assert codes(tmp_path, *(f"memory:mem/m{n}" for n in range(length)))[1:] == [None] * (
+        length - 1
+    )
     assert codes(tmp_path, "memory:mem/m0", "memory:mem/last") == ["superseded", None]
 
 
 def test_documents_that_replace_each_other_are_reported_once_each(tmp_path: Path):
-    text = "---\ntitle: T\nsupersedes: [{}]\n---\n" + "Refunds take ten days. 退款需要十天。\n" * 150
-    errors = build(tmp_path, {"docs/a.md": text.format("b.md"), "docs/b.md": text.format("a.md")}, docs="documents")
+    text = (
+        "---\ntitle: T\nsupersedes: [{}]\n---\n" + "Refunds take ten days. 退款需要十天。\n" * 150
+    )
+    errors = build(
+        tmp_path,
+        {"docs/a.md": text.format("b.md"), "docs/b.md": text.format("a.md")},
+        docs="documents",
+    )
     assert [(error.path, error.line) for error in errors] == [("docs/a.md", 3), ("docs/b.md", 3)]
     assert codes(tmp_path, "document:docs/a.md#1", "document:docs/b.md#1") == [None, None]
 
@@ -123,7 +166,12 @@ def test_documents_that_replace_each_other_are_reported_once_each(tmp_path: Path
 @pytest.mark.parametrize(
     ("path", "kind", "text", "line"),
     [
-        ("x/m.jsonl", "memories", '{"id":"a","text":"a"}\n{"id":"b","text":"b","supersedes":["nope"]}\n', 2),
+        (
+            "x/m.jsonl",
+            "memories",
+            '{"id":"a","text":"a"}\n{"id":"b","text":"b","supersedes":["nope"]}\n',
+            2,
+        ),
         ("x/m.jsonl", "memories", '{"id":"a","text":"a","supersedes":"memory:other/没有"}\n', 1),
         ("x/d.md", "documents", "---\ntitle: T\nsupersedes: gone.md\n---\n# Refunds\n\nText.", 3),
         (

@@ -81,7 +81,9 @@ class Number:
 
     def times(self, factor: float) -> Number:
         """Return the number multiplied by a factor."""
-        return Number(self.low * factor, self.high * factor, self.digit * factor, self.scaled * factor)
+        return Number(
+            self.low * factor, self.high * factor, self.digit * factor, self.scaled * factor
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -144,7 +146,9 @@ def _mixed(text: str) -> Number | None:
         total += float(match[1].replace(",", "")) * scale
         digit = 10.0 ** -len(match[1].partition(".")[2]) * scale
         end, last = match.end(), scale
-    return _one(total, digit, scale if total and last == scale else 1.0) if end == len(text) else None
+    return (
+        _one(total, digit, scale if total and last == scale else 1.0) if end == len(text) else None
+    )
 
 
 def _english(text: str) -> Number | None:
@@ -154,7 +158,9 @@ def _english(text: str) -> Number | None:
         return _one(float(_SCALES[text.split()[-1]]), 0.0)
     whole, added, rest = text.partition(" and a ")
     if not added:
-        found = re.search(r"\sand\s(?:one\s(?:half|quarter|third)|three\squarters|two\sthirds)$", text)
+        found = re.search(
+            r"\sand\s(?:one\s(?:half|quarter|third)|three\squarters|two\sthirds)$", text
+        )
         whole, rest = (text[: found.start()], text[found.start() :]) if found else (text, "")
     whole, point, decimals = whole.partition(" point ")
     total, group, scale = 0, 0, 1.0
@@ -185,14 +191,26 @@ def _chinese(text: str) -> Number | None:
     if point:
         whole = _chinese(whole_text)
         digits = "".join(str(_HAN_DIGITS[char]) for char in decimals)
-        return None if whole is None else _one(whole.low + float(f"0.{digits}"), 10.0 ** -len(digits))
+        return (
+            None if whole is None else _one(whole.low + float(f"0.{digits}"), 10.0 ** -len(digits))
+        )
     if not set(whole_text) & set(_HAN_SCALES):
         return _digit_row(whole_text)
-    pair = next((at for at, both in enumerate(pairwise(whole_text)) if set(both) <= set("一二两三四五六七八九")), None)
+    pair = next(
+        (
+            at
+            for at, both in enumerate(pairwise(whole_text))
+            if set(both) <= set("一二两三四五六七八九")
+        ),
+        None,
+    )
     if pair is None:
         value = _scaled(whole_text)
         return None if value is None else _one(value, 1.0)
-    ends = [_scaled(whole_text[:pair] + char + whole_text[pair + 2 :]) for char in whole_text[pair : pair + 2]]
+    ends = [
+        _scaled(whole_text[:pair] + char + whole_text[pair + 2 :])
+        for char in whole_text[pair : pair + 2]
+    ]
     return _open(*ends)
 
 

@@ -45,7 +45,11 @@ _add("duration", MONTH, "month months 个月 月", 3 * _DAY)
 _add("duration", 3 * MONTH, "quarter quarters 个季度 季度", 5 * _DAY)
 _add("duration", YEAR, "year years yr yrs 年 周年", 6 * _DAY)
 _add("duration", 10 * YEAR, "decade decades", 60 * _DAY)
-_add("workdays", 1, "business_day business_days working_day working_days workday workdays 工作日 个工作日")
+_add(
+    "workdays",
+    1,
+    "business_day business_days working_day working_days workday workdays 工作日 个工作日",
+)
 _add("percent", 1, "% percent per_cent pct")
 _add("percent", 0.1, "‰ permille per_mille")
 _add("percent", 10, "成")
@@ -67,7 +71,11 @@ _add("length", 0.0254, "inch inches 英寸")
 _add("length", 0.3048, "foot feet ft 英尺")
 _add("length", 1_609.344, "mile miles 英里")
 _add("area", 1, "m2 sqm square_metre square_metres square_meter square_meters 平方米 平米")
-_add("area", 10**6, "km2 square_kilometre square_kilometres square_kilometer square_kilometers 平方公里")
+_add(
+    "area",
+    10**6,
+    "km2 square_kilometre square_kilometres square_kilometer square_kilometers 平方公里",
+)
 _add("mass", 0.001, "mg milligram milligrams 毫克")
 _add("mass", 1, "g gram grams gramme grammes 克")
 _add("mass", 500, "斤 市斤")
@@ -126,7 +134,11 @@ def pattern(names: dict[str, Unit]) -> str:
 
 
 SHORT: Final = {
-    "duration": {"分": Unit("duration", 60), "m": Unit("duration", 60), "刻": Unit("duration", 900)},
+    "duration": {
+        "分": Unit("duration", 60),
+        "m": Unit("duration", 60),
+        "刻": Unit("duration", 900),
+    },
     "cny": {"毛": Unit("cny", 0.1), "分": Unit("cny", 0.01), "分钱": Unit("cny", 0.01)},
 }
 """Units that mean so behind a larger one alone: 两小时一刻, 1h30m, 5元5角3分."""
