@@ -25,7 +25,8 @@ from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank.serve import RANKING_VERSION
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline, StageResult
+    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.building.stage_result import StageResult
     from ctx_pipeline.config.settings import ProjectConfig
     from ctx_pipeline.contracts import IndexPin
 

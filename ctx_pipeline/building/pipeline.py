@@ -5,7 +5,7 @@ Every method can be called alone, in any process, in the order of the graph; eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -14,12 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ctx_pipeline.building.stage_result import StageResult
 from ctx_pipeline.claims.words import CLAIMS_VERSION
 from ctx_pipeline.config.settings import SourceConfig, load_config
 from ctx_pipeline.contracts import (
     ContextItem,
-    FileCode,
-    FileError,
     SourceKind,
     SourceReport,
     WhenToLoad,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ctx_pipeline.index.embedder import Embedder
-    from ctx_pipeline.index.replacements import Refused
     from ctx_pipeline.index.store import Store
     from ctx_pipeline.ledger import Ledger
     from ctx_pipeline.sources import SourceReading
@@ -67,20 +65,6 @@ def ignore_progress(step: str, done: int, total: int) -> None:
 def default_when_to_load(kind: SourceKind) -> WhenToLoad:
     """Return when a kind of source loads where `ctx.toml` does not say."""
     return WhenToLoad.ALWAYS if kind in LOADED_ALWAYS else WhenToLoad.ON_MATCH
-
-
-@dataclass(frozen=True, slots=True)
-class StageResult:
-    """What a stage asset shows of its part."""
-
-    rows: int
-    data_version: str
-    facts: dict[str, Any]
-    sample: tuple[dict[str, Any], ...] = ()
-    columns: tuple[tuple[str, str], ...] = ()
-    """Name and type of each column written."""
-    errors: tuple[FileError, ...] = ()
-    """What is wrong with items of several sources together."""
 
 
 class Pipeline:
@@ -382,6 +366,7 @@ class Pipeline:
 
     def filtered_items(self) -> StageResult:
         """Write the visibility labels and times of every row, and the lexical index under these labels."""
+        from ctx_pipeline.building.not_replaced import not_replaced
         from ctx_pipeline.index.lexical import TERMS_VERSION, terms_table
         from ctx_pipeline.stages import filter as filter_stage
 
@@ -401,18 +386,8 @@ class Pipeline:
             build.staging.write("filtered", table)
         result = build.result("filtered", {})
         refused = filter_stage.refused_replacements(build.rows, build.staging.read("filtered"))
-        return replace(result, errors=tuple(self._not_replaced(build, refused)))
-
-    def _not_replaced(self, build: _Build, refused: Sequence[Refused]) -> Iterator[FileError]:
-        from ctx_pipeline.sources.entry_lines import line_of_entry
-
-        for each, item in zip(refused, build.items([each.row for each in refused]), strict=True):
-            yield FileError(
-                path=item.provenance.locator.path or item.provenance.source_id,
-                line=line_of_entry(self.home, item, "supersedes", each.reference),
-                code=FileCode.NOT_REPLACED,
-                message=f"{item.item_id}: {each.reference!r} in supersedes {each.reason}",
-            )
+        items = build.items([each.row for each in refused])
+        return replace(result, errors=not_replaced(self.home, refused, items))
 
     def ranked_items(self) -> StageResult:
         """Write the ranking features that no request changes, and which claims contradict each other."""

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from ctx_pipeline.index.claims.numbers import ARABIC, HAN, NUMBER, SIGN, Number, number
-from ctx_pipeline.index.claims.units import CURRENCY, EXACT, SHORT, UNITS, Unit, pattern
+from ctx_pipeline.claims.numbers import ARABIC, HAN, NUMBER, SIGN, Number, number
+from ctx_pipeline.claims.units import CURRENCY, EXACT, SHORT, UNITS, Unit, pattern
 
 _MONEY_SIGN = r"[$€£¥]|us\$|cny|usd|eur|gbp|rmb|jpy|人民币"
 _UNIT = pattern(UNITS)

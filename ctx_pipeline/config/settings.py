@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from ctx_pipeline.config.duplicates import duplicates, source_place
 from ctx_pipeline.config.layers import (
     Layer,
     Problem,
@@ -551,40 +552,15 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
         problems = problems_of(invalid, ProjectConfig, layer)
         raise_problems(problems)
         raise
-    raise_problems([*_duplicates(config, layer), *_contradictions(config, layer)])
+    sources, models = (s.name for s in config.sources), (m.model_id for m in config.models)
+    raise_problems(
+        [
+            *duplicates("sources", "name", sources, layer, told_apart=source_place),
+            *duplicates("models", "model_id", models, layer),
+            *_contradictions(config, layer),
+        ]
+    )
     return LoadedConfig(config, home, layer)
-
-
-def _duplicates(config: ProjectConfig, layer: Layer) -> list[Problem]:
-    found: list[Problem] = []
-    for table, key, names, told_apart in (
-        ("sources", "name", [source.name for source in config.sources], _source_place),
-        ("models", "model_id", [model.model_id for model in config.models], str),
-    ):
-        seen: dict[str, int] = {}
-        for index, name in enumerate(names):
-            first = seen.setdefault(told_apart(name), index)
-            if first == index:
-                continue
-            where = layer.origin((table, index, key)) or table
-            at = layer.origin((table, first, key))
-            taken = (
-                "is taken"
-                if names[first] == name
-                else f"cannot be told from {names[first]!r} in the asset graph"
-            )
-            code = f"duplicate_{table.removesuffix('s')}"
-            found.append(
-                Problem(where, f"{key} {name!r} {taken}", f"rename it; the other is at {at}", code)
-            )
-    return found
-
-
-def _source_place(name: str) -> str:
-    """Return what the asset graph and the folders of a project know a source by: `-` is `_`, upper
-    case is lower.
-    """
-    return name.replace("-", "_").casefold()
 
 
 def _contradictions(config: ProjectConfig, layer: Layer) -> list[Problem]:

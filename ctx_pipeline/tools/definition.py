@@ -37,7 +37,8 @@ class ToolDefinition(ImportedContract):
     @property
     def replaced(self) -> tuple[str, ...]:
         """Names of the tools that it replaces."""
-        meta = cast("dict[str, Any]", self.meta) if isinstance(self.meta, dict) else {}
+        given: Any = self.meta
+        meta = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
         said = self.supersedes if self.supersedes is not None else meta.get("supersedes")
         names = cast("list[Any]", said) if isinstance(said, list) else [said]
         return tuple(
