@@ -211,7 +211,7 @@ def chunk_drafts(document: Document) -> tuple[Draft, ...]:
                 kind=ItemKind.DOCUMENT,
                 name=f"{found.name}#{number}",
                 title=title if not path or path[-1] == title else f"{title} > {path[-1]}",
-                content=normalise(chunk.text),
+                content=normalise(chunk.content),
                 fields=document.fields,
                 source_version=document.source_version,
                 line_start=document.body_line + bisect_right(newlines, chunk.start),
