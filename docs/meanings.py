@@ -116,6 +116,8 @@ FILE_CODES = {
     "missing": "The source's path names nothing.",
     "source_shrank": "The source has lost so much, or could not be read at all, that a person has to confirm it.",
     "missing_scope": "Nobody said who may see it, so nobody does.",
+    "empty": "The file has no rows, so it gives no table.",
+    "unknown_name": "A definition names an input that its source does not define; it is loaded.",
     "not_replaced": "An entry of `supersedes` replaces nothing; the item itself is loaded.",
     "encrypted": "The file is protected by a password.",
     "bad_pdf": "The file, or a page of it, is not a PDF that can be read.",
