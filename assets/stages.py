@@ -78,11 +78,11 @@ STAGES = (
         name="filtered_items",
         deps=("discovered_items",),
         run=lambda pipeline: pipeline.filtered_items(),
-        kinds=("python", "arrow", "tantivy"),
+        kinds=("python", "arrow"),
         code_version=_LAYOUT,
         description=(
-            "Writes who may see each item version and when it is valid, superseded or retired, and the full-text "
-            "index under these labels. Filter reads the columns for every candidate of every request; a row "
+            "Writes who may see each item version and when it is valid, superseded or retired, and the lists of item "
+            "versions that each word is in. Filter reads the columns for every candidate of every request; a row "
             "without tenant, grant or sensitivity is visible to nobody."
         ),
     ),
@@ -214,7 +214,7 @@ def _metadata(result: StageResult) -> dict[str, Any]:
             dg.MetadataValue.json(cast("Any", value)) if isinstance(value, (list, dict)) else value
         )
     if result.errors:
-        metadata["error_table"] = dg.MetadataValue.md(errors_table(result.errors))
+        metadata["error_table"] = dg.MetadataValue.md(errors_table(result.errors, named=False))
     if result.columns:
         metadata["dagster/column_schema"] = column_schema(result.columns)
     if result.sample:

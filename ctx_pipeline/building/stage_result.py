@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctx_pipeline.contracts import FileError
+from ctx_pipeline.security.visibility import NEVER
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +24,20 @@ class StageResult:
     """Name and type of each column written."""
     errors: tuple[FileError, ...] = ()
     """What is wrong with items of several sources together."""
+
+
+def live_rows(filtered: pa.Table, now: int) -> int:
+    """Return how many rows are valid at `now` (microseconds): not superseded, retired, expired or set aside."""
+    import pyarrow.compute as pc
+
+    rules = (
+        pc.less_equal(filtered.column("valid_from"), now),
+        pc.greater(filtered.column("valid_until"), now),
+        pc.greater(filtered.column("superseded_at"), now),
+        pc.equal(filtered.column("retired_at"), NEVER),
+        pc.equal(filtered.column("state"), 0),
+    )
+    alive = rules[0]
+    for rule in rules[1:]:
+        alive = pc.and_(alive, rule)
+    return int(pc.sum(alive).as_py() or 0)

@@ -14,11 +14,14 @@ from ctx_pipeline.cli.views import (
     Grid,
     Words,
     cell,
+    error_words,
     number,
     short,
+    waiting_words,
     way_in,
     why_in,
 )
+from ctx_pipeline.contracts.codes import LOADED_ALL_THE_SAME
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
         ContextDecisionTrace,
         ContextSnapshot,
         DiffEntry,
-        FileError,
         IndexPin,
         LifecycleEvent,
         RetireReport,
@@ -49,8 +51,6 @@ Hint = Callable[..., str]
 
 HASH_CHARS = 16
 """Characters of a content hash in tables."""
-SHOWN_ERRORS = 50
-"""Errors of files that a build names on screen; `--json` has them all."""
 
 
 def moment(value: datetime | None) -> str:
@@ -105,19 +105,12 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
         for source in report.sources
     ]
     blocks: list[Block] = [Grid("Sources", columns, rows)] if rows else []
-    if report.errors:
-        lines = [
-            f"  {_place(error)} {error.code.value}: {cell(error.message)}"
-            for error in report.errors[:SHOWN_ERRORS]
-        ]
-        more = len(report.errors) - SHOWN_ERRORS
-        tail = [f"  and {more} more: {hint('build', '--json')}"] if more > 0 else []
-        blocks.append(
-            Words(
-                "\n".join([f"Not loaded: {len(report.errors)}; everything else is", *lines, *tail]),
-                "yellow",
-            )
-        )
+    lost = [error for error in report.errors if error.code not in LOADED_ALL_THE_SAME]
+    noted = [error for error in report.errors if error.code in LOADED_ALL_THE_SAME]
+    if lost:
+        blocks.append(error_words(f"Not loaded: {len(lost)}; everything else is", lost, hint))
+    if noted:
+        blocks.append(error_words(f"Loaded, but not as it stands there: {len(noted)}", noted, hint))
     blocks += skipped_files(report)
     blocks.append(
         Words(
@@ -239,10 +232,6 @@ def index_change_view(change: IndexChange, hint: Hint) -> list[Block]:
     return [Words(words), *([pin_words(change.pin, hint)] if change.pin else [])]
 
 
-def _place(error: FileError) -> str:
-    return cell(error.path) if error.line is None else f"{cell(error.path)}:{error.line}"
-
-
 def backfill_view(report: BackfillReport) -> list[Block]:
     """Return what a build of partitions did."""
     columns = (
@@ -295,10 +284,9 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
         head += f"\nNothing built yet: run `{hint('build')}`"
     else:
         head += f"\nArtifact {status.artifact}, embedder {status.embedder}, overlay {status.overlay_sequence}"
-    heads: list[Block] = [
-        Words(head),
-        *([] if status.pin is None else [pin_words(status.pin, hint)]),
-    ]
+    heads: list[Block] = [Words(head)]
+    heads += [] if status.pin is None else [pin_words(status.pin, hint)]
+    heads += waiting_words(status.waiting, hint("build"))
     if not status.sources:
         return [*heads, Words("No sources yet: add a [[sources]] table to ctx.toml")]
     withheld = any(source.withheld for source in status.sources)

@@ -190,8 +190,23 @@ class FileCode(StrEnum):
     """A definition names an input that nothing of its source defines; it is loaded."""
     NOT_REPLACED = "not_replaced"
     """An entry of `supersedes` replaces nothing; the item that has it is loaded."""
+    WRONG_TENANT = "wrong_tenant"
+    WIDER_THAN_SOURCE = "wider_than_source"
+    HIDDEN_CHARACTERS = "hidden_characters"
     ENCRYPTED = "encrypted"
     BAD_PDF = "bad_pdf"
     BAD_URL = "bad_url"
     FETCH_REFUSED = "fetch_refused"
     FETCH_FAILED = "fetch_failed"
+
+
+LOADED_ALL_THE_SAME = frozenset(
+    {
+        FileCode.MISSING_SCOPE,
+        FileCode.WIDER_THAN_SOURCE,
+        FileCode.HIDDEN_CHARACTERS,
+        FileCode.UNKNOWN_NAME,
+        FileCode.NOT_REPLACED,
+    }
+)
+"""Findings about what was loaded: nothing of its file is missing for them."""

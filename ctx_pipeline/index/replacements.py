@@ -48,9 +48,12 @@ class Replacements:
     refused: tuple[Refused, ...]
 
 
-def replacements(rows: Sequence[Row], counts: Callable[[int], bool]) -> Replacements:
-    """Return what the newest version of each item replaces; `counts` says whether a row is served
-    at all.
+def replacements(
+    rows: Sequence[Row], labels: Sequence[ScopeLabel], counts: Callable[[int], bool]
+) -> Replacements:
+    """Return what the newest version of each item replaces.
+
+    `labels` says of each row who may see it, `counts` whether it is served at all.
     """
     naming = [
         at
@@ -70,7 +73,9 @@ def replacements(rows: Sequence[Row], counts: Callable[[int], bool]) -> Replacem
             if isinstance(found, str):
                 refused.append(Refused(at, reference, found))
                 continue
-            allowed = [old for old in found if _may_replace(rows[at], rows[old])]
+            allowed = [
+                old for old in found if _may_replace(rows[at], rows[old], labels[at], labels[old])
+            ]
             pairs += [(at, old, reference) for old in allowed]
             if len(allowed) < len(found):
                 refused.append(Refused(at, reference, _NOT_ALLOWED))
@@ -263,7 +268,7 @@ def _strong_groups(
     return group
 
 
-def _may_replace(new: Row, old: Row) -> bool:
+def _may_replace(new: Row, old: Row, new_label: ScopeLabel, old_label: ScopeLabel) -> bool:
     """Whether an item may replace another: of no less authority and trust, and for everyone who
     sees the old one.
     """
@@ -274,14 +279,19 @@ def _may_replace(new: Row, old: Row) -> bool:
         return False  # A server says what its own tools replace, not those of others.
     if new.authority < old.authority or TRUST_RANK[Trust(new.trust)] < TRUST_RANK[Trust(old.trust)]:
         return False
-    return replace(new.label, trust=old.label.trust) == old.label or _is_open(new.label, old.label)
+    return replace(new_label, trust=old_label.trust) == old_label or _is_open(new_label, old_label)
 
 
 def _is_open(new: ScopeLabel, old: ScopeLabel) -> bool:
     """Whether a label lets in everybody of the tenant that another one could."""
     if new.sensitivity is None or old.sensitivity is None:
         return False
-    restricted = new.environment is not None or new.task_types or new.agent_visibility
+    restricted = (
+        new.environment is not None
+        or new.task_types
+        or new.agent_visibility
+        or new.also is not None
+    )
     closer = (
         SENSITIVITY_RANK[Sensitivity(new.sensitivity)]
         > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]

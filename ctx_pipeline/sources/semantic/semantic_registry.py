@@ -201,6 +201,7 @@ def _item(
         content=definition.text,
         fields=definition.fields,
         subject=definition.subject,
+        key_lines=record.key_lines,
         source_version=record.source_version,
         line_start=record.line,
         line_end=record.line_end,
