@@ -5,7 +5,7 @@ Every method can be called alone, in any process, in the order of the graph; eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ctx_pipeline.building.stage_result import StageResult, live_rows
+from ctx_pipeline.building.stage_result import StageResult, live_rows, without_content
 from ctx_pipeline.claims.words import CLAIMS_VERSION
 from ctx_pipeline.config.settings import SourceConfig, load_config
 from ctx_pipeline.contracts import ContextItem, Sensitivity, SourceKind, SourceReport, WhenToLoad
@@ -46,8 +46,6 @@ READ_AS_WRITER = frozenset({SourceKind.SEMANTIC_REGISTRY})
 """Kinds whose files are read and stored in one step, because publishing replaces both."""
 
 SAMPLE_ROWS = 5
-QUOTING_COLUMNS = frozenset({"title", "full", "compact", "pointer"})
-"""Columns whose text is an item's own; run logs are read by people who may not read the items."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, and how many there are."""
@@ -581,17 +579,9 @@ class _Build:
             )
         table = self.staging.read(part)
         shown = zip(table.slice(0, SAMPLE_ROWS).to_pylist(), self.rows, strict=False)
-        sample = tuple(_without_content(row, known.label) for row, known in shown)
+        sample = tuple(without_content(row, known.label) for row, known in shown)
         columns = tuple((field.name, str(field.type)) for field in table.schema)
         return StageResult(table.num_rows, digest, facts, sample, columns)
-
-
-def _without_content(row: Mapping[str, Any], label: ScopeLabel) -> dict[str, Any]:
-    """Return a row for people who run builds: of what quotes an item, only its length."""
-    shown = {
-        name: len(value or "") if name in QUOTING_COLUMNS else value for name, value in row.items()
-    }
-    return {**shown, "item_id": shown_id(row["item_id"], label)} if "item_id" in row else shown
 
 
 def shown_id(item_id: str, label: ScopeLabel) -> str:

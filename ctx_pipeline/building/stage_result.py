@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,10 @@ from ctx_pipeline.security.visibility import NEVER
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+QUOTING_COLUMNS = frozenset({"title", "full", "compact", "pointer"})
+"""Columns whose text is an item's own; run logs are read by people who may not read the items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +46,11 @@ def live_rows(filtered: pa.Table, now: int) -> int:
     for rule in rules[1:]:
         alive = pc.and_(alive, rule)
     return int(pc.sum(alive).as_py() or 0)
+
+
+def without_content(row: Mapping[str, Any], label: ScopeLabel) -> dict[str, Any]:
+    """Return a row for people who run builds: of what quotes an item, only its length."""
+    shown = {
+        name: len(value or "") if name in QUOTING_COLUMNS else value for name, value in row.items()
+    }
+    return {**shown, "item_id": shown_id(row["item_id"], label)} if "item_id" in row else shown
