@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ctx_pipeline.building.pipeline import shown_id
 from ctx_pipeline.contracts import FileError
-from ctx_pipeline.security.visibility import NEVER
+from ctx_pipeline.security.visibility import NEVER, ScopeLabel
 
 if TYPE_CHECKING:
     import pyarrow as pa
