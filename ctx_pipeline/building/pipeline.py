@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, Self
 from ctx_pipeline.building.stage_result import StageResult, live_rows, without_content
 from ctx_pipeline.claims.words import CLAIMS_VERSION
 from ctx_pipeline.config.settings import SourceConfig, load_config
-from ctx_pipeline.contracts import ContextItem, Sensitivity, SourceKind, SourceReport, WhenToLoad
+from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
 from ctx_pipeline.index.rows import Row, latest_versions, make_rows, tenant_slices
-from ctx_pipeline.security.visibility import EVERYONE, NEVER, ScopeLabel, micros
+from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank.batch import SourceFacts
-from ctx_pipeline.text import canonical_json, reference, short_hash
+from ctx_pipeline.text import canonical_json, short_hash
 from ctx_pipeline.times import utc_now
 from ctx_pipeline.workspace import open_ledger, state_folder
 
@@ -582,19 +582,6 @@ class _Build:
         sample = tuple(without_content(row, known.label) for row, known in shown)
         columns = tuple((field.name, str(field.type)) for field in table.schema)
         return StageResult(table.num_rows, digest, facts, sample, columns)
-
-
-def shown_id(item_id: str, label: ScopeLabel) -> str:
-    """Return an item's id as logs show it, which people read who may not read the item.
-
-    An id is the name of a file, a tool, a table. It is shown where everybody of a tenant may know it, else its hash.
-    """
-    is_open = EVERYONE in label.groups and label.sensitivity in (
-        Sensitivity.PUBLIC,
-        Sensitivity.INTERNAL,
-    )
-    closed = label.environment is not None or label.task_types or label.agent_visibility
-    return item_id if is_open and not closed else reference(item_id)
 
 
 def _until(stored: pa.Table, last: int) -> pa.Table:

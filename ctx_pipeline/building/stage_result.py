@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctx_pipeline.building.pipeline import shown_id
-from ctx_pipeline.contracts import FileError
-from ctx_pipeline.security.visibility import NEVER, ScopeLabel
+from ctx_pipeline.contracts import FileError, Sensitivity
+from ctx_pipeline.security.visibility import EVERYONE, NEVER, ScopeLabel
+from ctx_pipeline.text import reference
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,3 +55,16 @@ def without_content(row: Mapping[str, Any], label: ScopeLabel) -> dict[str, Any]
         name: len(value or "") if name in QUOTING_COLUMNS else value for name, value in row.items()
     }
     return {**shown, "item_id": shown_id(row["item_id"], label)} if "item_id" in row else shown
+
+
+def shown_id(item_id: str, label: ScopeLabel) -> str:
+    """Return an item's id as logs show it, which people read who may not read the item.
+
+    An id is the name of a file, a tool, a table. It is shown where everybody of a tenant may know it, else its hash.
+    """
+    is_open = EVERYONE in label.groups and label.sensitivity in (
+        Sensitivity.PUBLIC,
+        Sensitivity.INTERNAL,
+    )
+    closed = label.environment is not None or label.task_types or label.agent_visibility
+    return item_id if is_open and not closed else reference(item_id)
