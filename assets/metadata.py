@@ -45,9 +45,10 @@ def owner_of(name: str | None) -> list[str]:
     plain = (name or "").strip()
     if not plain:
         return []
-    if _EMAIL.fullmatch(plain) or plain.startswith("team:"):
+    team = plain.removeprefix("team:").strip()
+    if _EMAIL.fullmatch(plain) or (team and team != plain):
         return [plain]
-    slug = re.sub(r"[^\w]+", "-", plain.lower()).strip("-")
+    slug = re.sub(r"[^\w]+", "-", team.lower()).strip("-")
     return [f"team:{slug}"] if slug else []
 
 

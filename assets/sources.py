@@ -25,7 +25,7 @@ from ctx_pipeline.assets.metadata import (
     owner_of,
     stays_fresh,
 )
-from ctx_pipeline.building.shown import shown_id
+from ctx_pipeline.building.stage_result import shown_id
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.index.facts import scope_label
 from ctx_pipeline.resources import BuildSession

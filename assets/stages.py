@@ -11,6 +11,7 @@ import dagster as dg
 from ctx_pipeline.assets.checks import stage_check_results, stage_check_specs
 from ctx_pipeline.assets.metadata import (
     column_schema,
+    errors_table,
     owner_of,
     sample_table,
     stage_freshness,
@@ -24,7 +25,8 @@ from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank.serve import RANKING_VERSION
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline, StageResult
+    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.building.stage_result import StageResult
     from ctx_pipeline.config.settings import ProjectConfig
     from ctx_pipeline.contracts import IndexPin
 
@@ -211,6 +213,8 @@ def _metadata(result: StageResult) -> dict[str, Any]:
         metadata[name] = (
             dg.MetadataValue.json(cast("Any", value)) if isinstance(value, (list, dict)) else value
         )
+    if result.errors:
+        metadata["error_table"] = dg.MetadataValue.md(errors_table(result.errors, named=False))
     if result.columns:
         metadata["dagster/column_schema"] = column_schema(result.columns)
     if result.sample:

@@ -13,8 +13,9 @@ import dagster as dg
 from ctx_pipeline.errors import CtxError, Unavailable
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline, StageResult
+    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.building.progress import BuildProgress
+    from ctx_pipeline.building.stage_result import StageResult
     from ctx_pipeline.contracts import SourceReport
 
 RUN_LOCK_SECONDS = 3_600.0

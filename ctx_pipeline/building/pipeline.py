@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ctx_pipeline.building.shown import live_rows, without_content
+from ctx_pipeline.building.stage_result import StageResult, live_rows, without_content
 from ctx_pipeline.claims.words import CLAIMS_VERSION
 from ctx_pipeline.config.settings import SourceConfig, load_config
 from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
@@ -58,18 +58,6 @@ def ignore_progress(step: str, done: int, total: int) -> None:
 def default_when_to_load(kind: SourceKind) -> WhenToLoad:
     """Return when a kind of source loads where `ctx.toml` does not say."""
     return WhenToLoad.ALWAYS if kind in LOADED_ALWAYS else WhenToLoad.ON_MATCH
-
-
-@dataclass(frozen=True, slots=True)
-class StageResult:
-    """What a stage asset shows of its part."""
-
-    rows: int
-    data_version: str
-    facts: dict[str, Any]
-    sample: tuple[dict[str, Any], ...] = ()
-    columns: tuple[tuple[str, str], ...] = ()
-    """Name and type of each column written."""
 
 
 class Pipeline:
@@ -368,6 +356,7 @@ class Pipeline:
 
     def filtered_items(self) -> StageResult:
         """Write the visibility labels and times of every row, and the lists of rows that each word is in."""
+        from ctx_pipeline.building.not_replaced import not_replaced
         from ctx_pipeline.index.lexical import (
             LEXICAL_PARTS,
             TERMS_VERSION,
@@ -377,13 +366,15 @@ class Pipeline:
         from ctx_pipeline.stages import filter as filter_stage
 
         build = self._inputs()
+        grants = self._source_labels()
+        widening = frozenset(s.name for s in self.config.sources if s.may_widen)
         if not build.has("filtered"):
             table = filter_stage.batch(
                 build.rows,
                 build.patches,
                 gone=self._gone(build.rows),
-                source_labels=self._source_labels(),
-                may_widen=frozenset(s.name for s in self.config.sources if s.may_widen),
+                source_labels=grants,
+                may_widen=widening,
             )
             build.staging.write("filtered", table)
         if not build.has(*LEXICAL_PARTS):
@@ -392,7 +383,12 @@ class Pipeline:
             )
             for part, table in lexical_tables(terms).items():
                 build.staging.write(part, table)
-        return build.result("filtered", {})
+        table = build.staging.read("filtered")
+        refused = filter_stage.refused_replacements(
+            build.rows, table, source_labels=grants, may_widen=widening
+        )
+        items = build.items([each.row for each in refused])
+        return replace(build.result("filtered", {}), errors=not_replaced(self.home, refused, items))
 
     def ranked_items(self) -> StageResult:
         """Write the ranking features that no request changes, and which claims contradict each other."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ctx_pipeline.claims.quantities import whole_amounts
 from ctx_pipeline.claims.words import words
 
 MAX_CLAUSE_CHARS: Final = 320
@@ -181,6 +182,7 @@ def _of_sentence(sentence: str, scope: tuple[str, ...], *, loose: bool) -> Itera
         return
     if "20" in sentence or "19" in sentence:
         sentence = _SINCE.sub(" ", sentence)
+    sentence = whole_amounts(sentence)
     for needed, pattern, plain in _TURNED:
         if needed in sentence:
             sentence = pattern.sub(plain, sentence)

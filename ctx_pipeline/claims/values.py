@@ -214,7 +214,11 @@ def _operand(text: str) -> str:
 # --- quantities
 
 _ABOUT = re.compile(
-    r"(?:about|around|approximately|roughly|nearly|almost|some|circa|约|大约|大概|近|将近|~)\s*$"
+    r"(?:about|around|approximately|approx\.?|roughly|nearly|almost|some|circa|ca\.|close to|an estimated|"
+    r"约|约莫|大约|大概|大致|估计|差不多|近|将近|接近|~|\u2248)\s*$"
+)
+_OR_SO = re.compile(
+    r"\s?(?:or so|or thereabouts|more or less|give or take|左右|上下|前后|出头|开外)"
 )
 _LEAST = re.compile(
     r"(?:at least|no less than|not less than|a minimum of|minimum of|至少|最少|不少于|不低于)\s*$"
@@ -266,9 +270,8 @@ _ONCE = re.compile(r"\b(?:was|were|did|had|has been|have been)\b")
 def _skipped(found: Quantity, text: str) -> bool:
     before = text[: found.start]
     plain = found.dimension == "number"
-    return bool(_ABOUT.search(before)) or (
-        plain and (bool(_COUNTED.search(before)) or found.value in _ONES)
-    )
+    vague = _ABOUT.search(before) or _OR_SO.match(text, found.end)
+    return bool(vague) or (plain and (bool(_COUNTED.search(before)) or found.value in _ONES))
 
 
 def _bound(found: Quantity, text: str) -> tuple[str, ...]:

@@ -225,9 +225,13 @@ LIMITERS: Final = frozenset(
 _FILLER_PHRASES = re.compile(_CHINESE_FILLERS)
 
 
+_ONE_SIGN_FRACTION = re.compile("[\u00bc-\u00be\u2150-\u215e]")
+"""NFKC writes `1½` as if it were 11/2."""
+
+
 def folded(text: str) -> str:
     """Return text as claims are read in it: NFKC, lower case."""
-    return unicodedata.normalize("NFKC", text).lower()
+    return unicodedata.normalize("NFKC", _ONE_SIGN_FRACTION.sub(r" \g<0>", text)).lower()
 
 
 def words(text: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ctx_pipeline.cli.skipped import skipped_files
 from ctx_pipeline.cli.views import (
     ITEM_CELLS,
     TEXT_CELLS,
@@ -88,15 +89,12 @@ def demo_view(home: Path, snapshots: Mapping[str, str], hint: Hint) -> list[Bloc
 def build_view(report: BuildReport, hint: Hint) -> list[Block]:
     """Return what a build did, source by source, and every file it could not load."""
     withheld = any(source.withheld for source in report.sources)
-    names = (
-        "items",
-        "added",
-        "reused",
-        "retired",
-        *(["withheld"] if withheld else []),
-        "files",
-        "errors",
+    shown = (
+        "items added reused retired withheld files errors"
+        if withheld
+        else "items added reused retired files errors"
     )
+    names = shown.split()
     columns = (
         Column("source", style="cyan"),
         Column("kind"),
@@ -113,6 +111,7 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
         blocks.append(error_words(f"Not loaded: {len(lost)}; everything else is", lost, hint))
     if noted:
         blocks.append(error_words(f"Loaded, but not as it stands there: {len(noted)}", noted, hint))
+    blocks += skipped_files(report)
     blocks.append(
         Words(
             f"{number(report.items)} live items, {number(report.embedded)} embedded, {number(report.reused)} reused, "

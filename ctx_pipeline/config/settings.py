@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from ctx_pipeline.config.calendar import CalendarSection, Section
+from ctx_pipeline.config.duplicates import duplicates, source_place
 from ctx_pipeline.config.layers import (
     Layer,
     Problem,
@@ -546,30 +547,15 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
         problems = problems_of(invalid, ProjectConfig, layer)
         raise_problems(problems)
         raise
-    raise_problems([*_duplicates(config, layer), *_contradictions(config, layer)])
+    sources, models = (s.name for s in config.sources), (m.model_id for m in config.models)
+    raise_problems(
+        [
+            *duplicates("sources", "name", sources, layer, told_apart=source_place),
+            *duplicates("models", "model_id", models, layer),
+            *_contradictions(config, layer),
+        ]
+    )
     return LoadedConfig(config, home, layer)
-
-
-def _duplicates(config: ProjectConfig, layer: Layer) -> list[Problem]:
-    found: list[Problem] = []
-    for table, key, names in (
-        ("sources", "name", [source.name for source in config.sources]),
-        ("models", "model_id", [model.model_id for model in config.models]),
-    ):
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                first = layer.origin((table, names.index(name), key))
-                where = layer.origin((table, index, key)) or table
-                code = f"duplicate_{table.removesuffix('s')}"
-                found.append(
-                    Problem(
-                        where,
-                        f"{key} {name!r} is taken",
-                        f"rename it; the other is at {first}",
-                        code,
-                    )
-                )
-    return found
 
 
 def _contradictions(config: ProjectConfig, layer: Layer) -> list[Problem]:

@@ -185,6 +185,11 @@ class FileCode(StrEnum):
     MISSING = "missing"
     SOURCE_SHRANK = "source_shrank"
     MISSING_SCOPE = "missing_scope"
+    EMPTY = "empty"
+    UNKNOWN_NAME = "unknown_name"
+    """A definition names an input that nothing of its source defines; it is loaded."""
+    NOT_REPLACED = "not_replaced"
+    """An entry of `supersedes` replaces nothing; the item that has it is loaded."""
     WRONG_TENANT = "wrong_tenant"
     WIDER_THAN_SOURCE = "wider_than_source"
     HIDDEN_CHARACTERS = "hidden_characters"
@@ -196,6 +201,12 @@ class FileCode(StrEnum):
 
 
 LOADED_ALL_THE_SAME = frozenset(
-    {FileCode.MISSING_SCOPE, FileCode.WIDER_THAN_SOURCE, FileCode.HIDDEN_CHARACTERS}
+    {
+        FileCode.MISSING_SCOPE,
+        FileCode.WIDER_THAN_SOURCE,
+        FileCode.HIDDEN_CHARACTERS,
+        FileCode.UNKNOWN_NAME,
+        FileCode.NOT_REPLACED,
+    }
 )
 """Findings about what was loaded: nothing of its file is missing for them."""

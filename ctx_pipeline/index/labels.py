@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Sensitivity, Trust
+from ctx_pipeline.contracts import ContextItem
 from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
-from ctx_pipeline.index.rows import References, Row, declared_version
+from ctx_pipeline.index.replacements import replacements
+from ctx_pipeline.index.rows import Row, declared_version
 from ctx_pipeline.security.narrowing import within_ceiling
 from ctx_pipeline.security.visibility import (
     ALWAYS,
-    EVERYONE,
     NEVER,
     STATE_LIVE,
     ScopeLabel,
@@ -92,7 +92,7 @@ def state_columns(
     its items but for those of `may_widen`.
     """
     numbers: dict[ScopeLabel, int] = {}
-    own_labels = _within_sources(rows, source_labels or {}, may_widen)
+    own_labels = within_sources(rows, source_labels or {}, may_widen)
     scope = np.fromiter(
         (numbers.setdefault(label, len(numbers)) for label in own_labels), np.int32, len(rows)
     )
@@ -125,7 +125,7 @@ def state_columns(
     return labels, columns
 
 
-def _within_sources(
+def within_sources(
     rows: Sequence[Row], source_labels: Mapping[str, ScopeLabel], may_widen: frozenset[str]
 ) -> Iterator[ScopeLabel]:
     """Yield the label of each row, bounded by what its source grants."""
@@ -226,59 +226,20 @@ def is_tie(older: Row | ContextItem, newer: Row | ContextItem) -> bool:
 
 
 def _replace_named(rows: Sequence[Row], columns: StateColumns, own: Sequence[ScopeLabel]) -> None:
-    """Let an item replace the others that it names in `supersedes`, as far as it may: see `_may_replace`."""
-    if not any(row.supersedes for row in rows):
-        return
-    references = References(rows)
-    for at, row in enumerate(rows):
-        newest = at + 1 == len(rows) or rows[at + 1].chain != row.chain
-        if (
-            not row.supersedes
-            or not newest
-            or columns.retired_at[at] < NEVER
-            or columns.state[at] != STATE_LIVE
-        ):
-            continue
-        for reference in row.supersedes:
-            for target in references.superseded(row, reference):
-                if _may_replace(row, rows[target], own[at], own[target]):
-                    columns.replaced_at[target] = min(
-                        columns.replaced_at[target], columns.valid_from[at]
-                    )
-                    known = columns.known_from[at] if row.valid_from > ALWAYS else row.recorded_at
-                    columns.known_replaced_at[target] = min(
-                        columns.known_replaced_at[target], known
-                    )
-
-
-def _may_replace(new: Row, old: Row, new_label: ScopeLabel, old_label: ScopeLabel) -> bool:
-    """Whether an item may replace another: of no less authority and trust, and for everyone who sees the old one."""
-    if new.chain == old.chain or _same_file(old, new):
-        return False
-    if new.authority < old.authority or TRUST_RANK[Trust(new.trust)] < TRUST_RANK[Trust(old.trust)]:
-        return False
-    return replace(new_label, trust=old_label.trust) == old_label or _is_open(new_label, old_label)
-
-
-def _is_open(new: ScopeLabel, old: ScopeLabel) -> bool:
-    """Whether a label lets in everybody of the tenant that another one could."""
-    if new.sensitivity is None or old.sensitivity is None:
-        return False
-    restricted = (
-        new.environment is not None
-        or new.task_types
-        or new.agent_visibility
-        or new.also is not None
+    """Let an item replace the others that it names in `supersedes`, as far as it may: see `replacements`."""
+    found = replacements(
+        rows, own, lambda row: is_served(columns.retired_at[row], columns.state[row])
     )
-    closer = (
-        SENSITIVITY_RANK[Sensitivity(new.sensitivity)]
-        > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]
-    )
-    return EVERYONE in new.groups and not restricted and not closer
+    for at, target in found.pairs:
+        row = rows[at]
+        columns.replaced_at[target] = min(columns.replaced_at[target], columns.valid_from[at])
+        known = columns.known_from[at] if row.valid_from > ALWAYS else row.recorded_at
+        columns.known_replaced_at[target] = min(columns.known_replaced_at[target], known)
 
 
-def _same_file(one: Row, other: Row) -> bool:
-    return one.path is not None and one.path == other.path
+def is_served(retired_at: int, state: int) -> bool:
+    """Return whether a row is neither retired nor set aside."""
+    return retired_at >= NEVER and state == STATE_LIVE
 
 
 def _apply_overlay(

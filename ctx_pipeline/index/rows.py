@@ -6,7 +6,6 @@ the versions of one item, its *chain*, lie side by side.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -151,18 +150,11 @@ def tenant_slices(rows: Sequence[Row]) -> dict[str, tuple[int, int]]:
 
 
 class References:
-    """Finds the rows that `depends_on` and `supersedes` entries mean, inside one tenant."""
+    """Finds the rows that `depends_on` entries mean, inside one tenant."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._last: dict[tuple[str, str], int] = {row.key: at for at, row in enumerate(rows)}
-        self._chains: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._suffix: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-        self._paths: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-        for at, row in enumerate(rows):
-            self._chains[row.key].append(at)
-            path = row.path
-            if path:
-                self._paths[(row.tenant, row.source, path)].append(at)
         for (tenant, item_id), at in self._last.items():
             kind, _, rest = item_id.partition(":")
             self._suffix[(tenant, kind, rest.partition("/")[2])].append(at)
@@ -174,27 +166,6 @@ class References:
             return self._suffix.get((row.tenant, kind, rest[2:]), [])
         found = self._last.get((row.tenant, reference))
         return [] if found is None else [found]
-
-    def superseded(self, row: Row, reference: str) -> list[int]:
-        """Return every row that a `supersedes` entry (item id, document id or path) names.
-
-        A path is relative to the folder of the record that names it, or to the project.
-        """
-        found = list(self._chains.get((row.tenant, reference), ()))
-        for positions in self._document_chunks(row.tenant, reference):
-            found.extend(positions)
-        folder = (row.path or "").rpartition("/")[0]
-        for path in {reference, posixpath.normpath(posixpath.join(folder, reference))}:
-            found.extend(self._paths.get((row.tenant, row.source, path), ()))
-        return sorted(set(found))
-
-    def _document_chunks(self, tenant: str, reference: str) -> list[list[int]]:
-        chunks: list[list[int]] = []
-        while (
-            positions := self._chains.get((tenant, f"{reference}#{len(chunks) + 1}"))
-        ) is not None:
-            chunks.append(positions)
-        return chunks
 
 
 def edges(rows: Sequence[Row]) -> list[list[int]]:

@@ -311,7 +311,10 @@ def _report(session: BuildSession) -> BuildReport:
         embedded=0 if discovered is None else int(discovered.facts["embedded"]),
         reused=sum(source.reused for source in sources),
         retired=sum(source.retired for source in sources),
-        errors=tuple(error for source in sources for error in source.errors),
+        errors=(
+            *(error for source in sources for error in source.errors),
+            *(error for stage in session.stages.values() for error in stage.errors),
+        ),
         artifact=None if assembled is None or pin is not None else str(assembled.facts["artifact"]),
         sources=sources,
         pin=pin,
@@ -321,7 +324,7 @@ def _report(session: BuildSession) -> BuildReport:
 
 def _live(session: BuildSession, *, pinned: bool) -> int:
     """Return the live item versions of the artifact that is published now."""
-    from ctx_pipeline.building.shown import live_rows
+    from ctx_pipeline.building.stage_result import live_rows
     from ctx_pipeline.index.artifact import read_pointer, read_table
     from ctx_pipeline.security.visibility import micros
 

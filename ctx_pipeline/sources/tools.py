@@ -119,5 +119,6 @@ def _item(found: FoundFile, record: ToolRecord, origin: Origin) -> ContextItem |
         source_version=version,
         line_start=record.line,
         line_end=record.line,
+        supersedes=tool.replaced,
     )
     return make_item(draft, origin)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctx_pipeline.contracts import Exclusion
-from ctx_pipeline.index.labels import label_table
+from ctx_pipeline.index.labels import is_served, label_table, within_sources
 from ctx_pipeline.index.overlay import ItemKey, Patch
+from ctx_pipeline.index.replacements import Refused, replacements
 from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, ScopeLabel, Viewer, code_of
 from ctx_pipeline.stages.candidates import REQUEST_ROW, UNDECIDED, Candidate, Judged, Verdict
@@ -35,6 +36,21 @@ def batch(
     today, which bounds its items but for those of `may_widen`.
     """
     return label_table(rows, patches, gone=gone, source_labels=source_labels, may_widen=may_widen)
+
+
+def refused_replacements(
+    rows: Sequence[Row],
+    table: pa.Table,
+    *,
+    source_labels: Mapping[str, ScopeLabel] | None = None,
+    may_widen: frozenset[str] = frozenset(),
+) -> tuple[Refused, ...]:
+    """Return the `supersedes` entries that replace nothing, of rows that `table`, made by `batch`, has as served."""
+    if not any(row.supersedes for row in rows):
+        return ()
+    labels = list(within_sources(rows, source_labels or {}, may_widen))
+    retired, states = table.column("retired_at").to_pylist(), table.column("state").to_pylist()
+    return replacements(rows, labels, lambda at: is_served(retired[at], states[at])).refused
 
 
 def serve(

@@ -31,6 +31,19 @@ class ToolDefinition(ImportedContract):
     meta: Any = Field(default=None, validation_alias=AliasChoices("_meta", "meta"))
     server: Any = None
     """The MCP server that offers it, where the catalogue says so: its name, or an object that has one."""
+    supersedes: Any = None
+    """Tools of the same server that it replaces; `_meta` may say it as well."""
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """Names of the tools that it replaces."""
+        given: Any = self.meta
+        meta = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        said = self.supersedes if self.supersedes is not None else meta.get("supersedes")
+        names = cast("list[Any]", said) if isinstance(said, list) else [said]
+        return tuple(
+            repair(name.strip()) for name in names if isinstance(name, str) and name.strip()
+        )
 
     @property
     def declared(self) -> dict[str, Any]:

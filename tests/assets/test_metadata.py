@@ -14,7 +14,7 @@ from ctx_pipeline.assets.metadata import (
     sample_table,
     stage_freshness,
 )
-from ctx_pipeline.building.shown import shown_id
+from ctx_pipeline.building.stage_result import shown_id
 from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.contracts import (
     FileCode,

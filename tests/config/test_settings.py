@@ -369,6 +369,34 @@ def test_two_sources_of_one_name_are_refused(load: Load):
     assert "ctx.toml:15" in error.fix
 
 
+@pytest.mark.parametrize(
+    "names", [("sales-eu", "sales_eu"), ("Sales", "sales"), ("a-b_c", "a_b-c")]
+)
+def test_two_source_names_that_the_asset_graph_cannot_tell_apart_are_refused(
+    names: tuple[str, str], load: Load
+):
+    first, second = names
+    text = BASIC.replace('name = "handbook"', f'name = "{first}"').replace(
+        'name = "notes"', f'name = "{second}"'
+    )
+    error = _refusal(load, text)
+    assert (error.stable_code, error.where, error.exit_code) == (
+        "duplicate_source",
+        "ctx.toml:21",
+        2,
+    )
+    assert first in error.message
+    assert "ctx.toml:15" in error.fix
+
+
+@pytest.mark.parametrize("name", ["销售", "sales eu", "sales.eu", "sales/eu", "-sales", ""])
+def test_a_source_name_that_the_asset_graph_cannot_hold_is_refused_with_its_line(
+    name: str, load: Load
+):
+    error = _refusal(load, BASIC.replace('name = "notes"', f'name = "{name}"'))
+    assert (error.stable_code, error.where) == ("invalid_value", "ctx.toml:21")
+
+
 def test_a_folder_without_settings_says_how_to_begin(tmp_path: Path):
     with pytest.raises(ConfigError) as caught:
         load_config(tmp_path / "my project")

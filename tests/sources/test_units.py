@@ -150,24 +150,6 @@ def test_an_id_given_twice_is_reported_although_both_lines_were_there_before(hom
         assert report.items == 2
 
 
-def test_a_document_that_replaces_another_follows_its_chunks(home: Path):
-    document(home, "c.md", "---\nsupersedes: [a.md]\n---\nRefunds take 7 days.")
-    refresh(home)
-    paragraph = "word " * 400
-    document(
-        home,
-        "a.md",
-        f"# Refunds\n\n{paragraph}\n\n# More\n\n{paragraph}\n\n# Even more\n\n{paragraph}",
-    )
-    refresh(home)
-    with open_pipeline(home) as pipeline:
-        rows = pipeline.store.scan().to_pylist()
-    newest = [
-        json.loads(row["item_json"]) for row in rows if row["item_id"] == "document:handbook/c.md#1"
-    ][-1]
-    assert "document:handbook/a.md#2" in newest["supersedes"]
-
-
 def test_lines_that_moved_are_not_stored_again(home: Path):
     notes(home, {"m0": "on top", "m1": "Ana likes tea", "m2": "Bo 喜欢咖啡"})
     assert refresh(home)["notes"] == (3, 1, 0)

@@ -148,10 +148,12 @@ def _measured(
         name = quoted(column.name)
         picks.append(f"count({name})")
         if column.is_scalar:
+            # `infinity` is no date that says how new a table is.
+            real = f" FILTER (isfinite({name}))" if column.is_date else ""
             picks += [
                 distinct.format(name),
-                f"CAST(min({name}) AS VARCHAR)",
-                f"CAST(max({name}) AS VARCHAR)",
+                f"CAST(min({name}){real} AS VARCHAR)",
+                f"CAST(max({name}){real} AS VARCHAR)",
             ]
         else:
             picks += ["NULL", "NULL", "NULL"]

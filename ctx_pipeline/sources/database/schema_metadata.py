@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ctx_pipeline.contracts import ContextItem, FileCode, FileError
 from ctx_pipeline.sources.database.column_stats import Column, column_stats, literal, quoted
+from ctx_pipeline.sources.database.csv_files import Unreadable, open_csv, why_unreadable
 from ctx_pipeline.sources.database.sql_schema import (
     ForeignKey,
     Measured,
@@ -45,18 +46,20 @@ def read_schema_metadata(files: tuple[FoundFile, ...], origin: Origin) -> Source
     """
     batch = ReadingBuilder()
     taken: dict[str, FoundFile] = {}
-    for name, parts in _groups(files).items():
+    for found in files:
+        if _suffix(found) is None:
+            batch.skip(found, "not a DuckDB, Parquet or CSV file")
+        elif found.size_bytes == 0:
+            batch.fail(found, _problem(found, EMPTY_FILE))
+    full = [found for found in files if _suffix(found) is not None and found.size_bytes]
+    for name, parts in _groups(full).items():
         main = parts[0]
-        suffix = _suffix(main)
-        if suffix is None:
-            batch.skip(main, "not a DuckDB, Parquet or CSV file")
-            continue
+        suffix = _suffix(main) or ""
         try:
             tables = list(_describe(name, parts, suffix, origin))
         except Unreadable as problem:
             for part in parts:
-                code = FileCode.UNREADABLE
-                batch.fail(part, FileError(path=part.shown, code=code, message=problem.args[0]))
+                batch.fail(part, _problem(part, problem))
             continue
         for part in parts[1:]:
             batch.part(part, f"part of table {name!r}")
@@ -73,8 +76,11 @@ def read_schema_metadata(files: tuple[FoundFile, ...], origin: Origin) -> Source
     return batch.build()
 
 
-class Unreadable(Exception):
-    """A file that DuckDB cannot read; the message never holds its content."""
+EMPTY_FILE = Unreadable("has no content, so there is no table", FileCode.EMPTY)
+
+
+def _problem(found: FoundFile, problem: Unreadable) -> FileError:
+    return FileError(path=found.shown, code=problem.code, message=problem.args[0])
 
 
 def describe_database(
@@ -118,12 +124,19 @@ def _describe(
 ) -> Iterator[tuple[str, tuple[ContextItem, ...]]]:
     import duckdb
 
+    if suffix in CSV_SUFFIXES:
+        yield _csv_table(_table_name(name, suffix), parts[0], origin)
+        return
     try:
-        with _connect(parts, database=suffix in DATABASE_SUFFIXES) as connection:
+        paths = [part.path for part in parts]
+        with _connect(paths, database=suffix in DATABASE_SUFFIXES) as connection:
             if suffix in DATABASE_SUFFIXES:
                 tables = _database_tables(connection, parts[0])
             else:
-                tables = [_file_table(connection, _table_name(name, suffix), parts, suffix)]
+                listed = ", ".join(literal(str(path)) for path in paths)
+                relation = f"read_parquet([{listed}], union_by_name = true)"
+                table_name = _table_name(name, suffix)
+                tables = [_file_table(connection, table_name, parts, relation, parquet=True)]
             for table in tables:
                 depends_on = (
                     linked_ids(table, {table.name for table in tables}, origin) if linked else ()
@@ -137,6 +150,34 @@ def _describe(
         ) from None
 
 
+def _csv_table(name: str, found: FoundFile, origin: Origin) -> tuple[str, tuple[ContextItem, ...]]:
+    """Read a CSV file, with the types of all its rows; what has none in common is text."""
+    import duckdb
+
+    said = ""
+    with open_csv(found.path) as file:
+        for types in _CSV_TYPES if found.size_bytes > WHOLE_CSV_BYTES else _CSV_TYPES[1:]:
+            relation = f"read_csv([{literal(str(file.path))}], {types}{file.options})"
+            try:
+                with _connect([file.path], database=False) as connection:
+                    if found.size_bytes <= WHOLE_CSV_BYTES:
+                        connection.execute(f"CREATE TEMP TABLE ctx_csv AS SELECT * FROM {relation}")
+                        relation = "ctx_csv"
+                    table = _file_table(connection, name, [found], relation)
+                    return name, _items(connection, table, origin, ())
+            except duckdb.Error as error:
+                said = str(error)
+        raise Unreadable(why_unreadable(said))
+
+
+_CSV_TYPES = (
+    f"sample_size = {CSV_SAMPLE_ROWS}",
+    "sample_size = -1",
+    "sample_size = -1, all_varchar = true, null_padding = true, parallel = false",
+)
+"""Ways to find the types of columns, the cheapest first: each is tried where the one before fails."""
+
+
 def _table_name(name: str, suffix: str) -> str:
     if name.endswith("/"):
         return name.rstrip("/")
@@ -144,11 +185,11 @@ def _table_name(name: str, suffix: str) -> str:
 
 
 @contextmanager
-def _connect(parts: list[FoundFile], *, database: bool) -> Generator[DuckDBPyConnection]:
-    """Open an in-memory connection that can read `parts` and nothing else."""
+def _connect(files: list[Path], *, database: bool) -> Generator[DuckDBPyConnection]:
+    """Open an in-memory connection that can read `files` and nothing else."""
     import duckdb
 
-    paths = ", ".join(literal(str(part.path)) for part in parts)
+    paths = ", ".join(literal(str(file)) for file in files)
     connection = duckdb.connect(":memory:")
     try:
         for setting in (
@@ -164,7 +205,7 @@ def _connect(parts: list[FoundFile], *, database: bool) -> Generator[DuckDBPyCon
         ):
             connection.execute(f"SET {setting}")
         if database:
-            connection.execute(f"ATTACH {literal(str(parts[0].path))} AS source (READ_ONLY)")
+            connection.execute(f"ATTACH {literal(str(files[0]))} AS source (READ_ONLY)")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection
@@ -173,19 +214,13 @@ def _connect(parts: list[FoundFile], *, database: bool) -> Generator[DuckDBPyCon
 
 
 def _file_table(
-    connection: DuckDBPyConnection, name: str, parts: list[FoundFile], suffix: str
+    connection: DuckDBPyConnection,
+    name: str,
+    parts: list[FoundFile],
+    relation: str,
+    *,
+    parquet: bool = False,
 ) -> Table:
-    paths = tuple(str(part.path) for part in parts)
-    listed = ", ".join(literal(path) for path in paths)
-    if suffix == PARQUET_SUFFIX:
-        relation = f"read_parquet([{listed}], union_by_name = true)"
-    elif parts[0].size_bytes <= WHOLE_CSV_BYTES:
-        relation = "ctx_csv"
-        connection.execute(
-            f"CREATE TEMP TABLE {relation} AS SELECT * FROM read_csv([{listed}], sample_size = -1)"
-        )
-    else:
-        relation = f"read_csv([{listed}], sample_size = {CSV_SAMPLE_ROWS})"
     rows = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
     columns = tuple(Column(str(row[0]), str(row[1])) for row in rows)
     return Table(
@@ -193,7 +228,7 @@ def _file_table(
         found=parts[0],
         columns=columns,
         relation=relation,
-        parquet=paths if suffix == PARQUET_SUFFIX else (),
+        parquet=tuple(str(part.path) for part in parts) if parquet else (),
         partition=max((part for found in parts if (part := _partition(found))), default=None),
     )
 

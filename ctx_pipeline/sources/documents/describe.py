@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
-import unicodedata
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from mimetypes import MimeTypes
 from typing import Any, cast
 
 from ctx_pipeline.sources.documents.describe_image import image_size
+from ctx_pipeline.sources.formats.charsets import text_encoding
 from ctx_pipeline.sources.formats.json_lines import JsonProblem, load_json
 
 TEXT_SAMPLE_BYTES = 64 * 1024
@@ -59,11 +59,6 @@ _SIGNATURES = (
     (b"SQLite format 3\x00", "application/vnd.sqlite3"),
     (b"\x1f\x8b", "application/gzip"),
     (b"PK\x03\x04", "application/zip"),
-)
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 
 
@@ -119,36 +114,7 @@ def describe(sample: Sample, kind: str) -> Iterator[str]:
 def encoding_of(sample: Sample) -> str | None:
     """Return the encoding of a text file, None for one that is not text."""
     head = sample.head[:TEXT_SAMPLE_BYTES]
-    for mark, name in _MARKS:
-        if head.startswith(mark):
-            return name
-    if b"\x00" in head:
-        return None
-    for name in ("utf-8", "gb18030"):
-        # A sample may end within a character; an incremental decoder waits for the rest.
-        decoder = codecs.getincrementaldecoder(name)()
-        try:
-            text = decoder.decode(head, final=len(head) == sample.size_bytes)
-        except UnicodeDecodeError:
-            continue
-        return name if _is_readable(text, strict=name != "utf-8") else None
-    return None
-
-
-def _is_readable(text: str, *, strict: bool) -> bool:
-    """Say whether text has few control characters; where the encoding is a guess, also few unknown ones."""
-    if not text:
-        return False
-    odd = sum(
-        1 for char in text[:8_000] if (char < " " and char not in "\t\n\r\f\x1b") or char == "\x7f"
-    )
-    if strict:
-        odd += sum(
-            1
-            for char in text[:8_000]
-            if unicodedata.category(char) in ("Cn", "Co", "Cc") and char >= "\x80"
-        )
-    return odd * 50 <= min(len(text), 8_000)
+    return text_encoding(head, whole=len(head) == sample.size_bytes)
 
 
 def _lines(text: str, sample: Sample) -> Iterator[str]:
@@ -177,9 +143,16 @@ def _least(sample: Sample) -> str:
     return "at least " if sample.is_partial else ""
 
 
+_NAMED_DELIMITER = re.compile(r"\"?sep=(.)\"?[ \t]*\n", re.IGNORECASE)
+"""What Excel writes above a table whose delimiter it names."""
+
+
 def _table(text: str, sample: Sample) -> Iterator[str]:
     """Describe delimited text by its header, its first rows and how many there are."""
     delimiter = "\t" if sample.suffix == ".tsv" else _delimiter(text)
+    named = _NAMED_DELIMITER.match(text)
+    if named is not None:
+        delimiter, text = named[1], text[named.end() :]
     csv.field_size_limit(MAX_CSV_FIELD_CHARS)
     rows = 0
     shown: list[list[str]] = []
@@ -274,23 +247,38 @@ def _json_lines(text: str, sample: Sample) -> Iterator[str]:
 
 def _notebook(text: str, sample: Sample) -> Iterator[str]:
     value = _loaded(text, sample)
-    cells = cast("dict[str, Any]", value).get("cells") if isinstance(value, dict) else None
-    if not isinstance(cells, list):
+    cells = _cells(cast("dict[str, Any]", value)) if isinstance(value, dict) else None
+    if cells is None:
         yield from _json(text, sample)
         return
-    whole = [
-        cast("dict[str, Any]", cell) for cell in cast("list[Any]", cells) if isinstance(cell, dict)
-    ]
+    whole = [cast("dict[str, Any]", cell) for cell in cells if isinstance(cell, dict)]
     kinds = [str(cell.get("cell_type")) for cell in whole]
     yield f"Notebook with {kinds.count('code'):,} code and {kinds.count('markdown'):,} text cells"
     for number, cell in enumerate(whole[:MAX_CELLS_SHOWN], start=1):
-        source = _joined(cell.get("source"))
+        source = _joined(cell.get("source", cell.get("input")))
         first = next((line for line in source.split("\n") if line.strip()), "")
         outputs = ", ".join(_outputs(cell.get("outputs")))
         label = "code" if cell.get("cell_type") == "code" else "text"
         yield f"  [{number}] {label}: {_short(first, 80)}{f' -> {outputs}' if outputs else ''}"
     if len(whole) > MAX_CELLS_SHOWN:
         yield f"  and {len(whole) - MAX_CELLS_SHOWN:,} more cells"
+
+
+def _cells(notebook: dict[str, Any]) -> list[Any] | None:
+    """Return the cells of a notebook; up to format 3 they lie in worksheets."""
+    cells: Any = notebook.get("cells")
+    if isinstance(cells, list):
+        return cast("list[Any]", cells)
+    sheets: Any = notebook.get("worksheets")
+    if not isinstance(sheets, list):
+        return None
+    whole = [
+        cast("dict[str, Any]", sheet)
+        for sheet in cast("list[Any]", sheets)
+        if isinstance(sheet, dict)
+    ]
+    lists: list[Any] = [sheet.get("cells") for sheet in whole]
+    return [cell for cells in lists if isinstance(cells, list) for cell in cast("list[Any]", cells)]
 
 
 def _joined(value: Any) -> str:
@@ -300,15 +288,21 @@ def _joined(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+_OLD_NAMES = {"text": "text/plain", "html": "text/html", "png": "image/png", "jpeg": "image/jpeg"}
+"""What outputs are called up to format 3."""
+
+
 def _outputs(value: Any) -> Iterator[str]:
     for output in cast("list[Any]", value)[:3] if isinstance(value, list) else ():
         entry = cast("dict[str, Any]", output) if isinstance(output, dict) else {}
-        if entry.get("output_type") == "error":
+        if entry.get("output_type") in ("error", "pyerr"):
             yield f"error {_short(str(entry.get('ename')), 40)}"
         elif entry.get("output_type") == "stream":
             yield f"prints {_short(_joined(entry.get('text')), 60)!r}"
         elif isinstance(entry.get("data"), dict):
             yield _shown_data(cast("dict[str, Any]", entry["data"]))
+        elif old := {_OLD_NAMES[key]: part for key, part in entry.items() if key in _OLD_NAMES}:
+            yield _shown_data(old)
 
 
 def _shown_data(parts: dict[str, Any]) -> str:

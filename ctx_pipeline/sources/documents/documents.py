@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from pydantic import ValidationError
 
-from ctx_pipeline.contracts import ContextItem, FileCode, FileError, ItemKind
+from ctx_pipeline.contracts import FileCode, FileError, ItemKind
 from ctx_pipeline.sources.files import (
     FoundFile,
     HeldContent,
@@ -68,8 +68,6 @@ class Document:
 def read_documents(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
     """Turn each text, page and PDF into items `document:<source>/<path>#<n>`, n from 1."""
     batch = ReadingBuilder()
-    parsed: list[tuple[tuple[Draft, ...], bytes | None]] = []
-    chunks: dict[str, int] = {}
     for found in files:
         reader = _READERS.get(suffix_of(found))
         if reader is None:
@@ -84,7 +82,6 @@ def read_documents(files: tuple[FoundFile, ...], origin: Origin) -> SourceReadin
         known = origin.units.known(unit)
         if known is not None:
             batch.keep(found, unit, known)
-            chunks[found.name] = len(known)
             continue
         drafts, errors = reader(replace(found, content=HeldContent(content)), origin.limit_bytes)
         batch.fail(found, *errors)
@@ -93,29 +90,13 @@ def read_documents(files: tuple[FoundFile, ...], origin: Origin) -> SourceReadin
                 found,
                 "has no text: pages that are pictures have to go through text recognition first",
             )
-        chunks[found.name] = len(drafts)
-        parsed.append((drafts, None if errors else unit))
-    for drafts, unit in parsed:
-        _add(batch, drafts, unit, chunks, origin)
+        if drafts:
+            batch.add(
+                found,
+                *(make_item(draft, origin) for draft in drafts),
+                unit=None if errors else unit,
+            )
     return batch.build()
-
-
-def _add(
-    batch: ReadingBuilder,
-    drafts: tuple[Draft, ...],
-    unit: bytes | None,
-    chunks: dict[str, int],
-    origin: Origin,
-) -> None:
-    """Add the chunks of one document; one that replaces others names their chunks, which its own file does not."""
-    if not drafts:
-        return
-    replaced = drafts[0].fields.supersedes or ()
-    items = [
-        _item(draft, origin, _superseded(replaced, chunks, origin) if number == 0 else replaced)
-        for number, draft in enumerate(drafts)
-    ]
-    batch.add(drafts[0].found, *items, unit=None if replaced else unit)
 
 
 def _text_drafts(found: FoundFile, limit_bytes: int) -> Drafts:
@@ -188,23 +169,6 @@ _READERS: dict[str, Callable[[FoundFile, int], Drafts]] = {
 }
 
 
-def _item(draft: Draft, origin: Origin, supersedes: tuple[str, ...]) -> ContextItem:
-    if supersedes == (draft.fields.supersedes or ()):
-        return make_item(draft, origin)
-    return make_item(draft, origin).model_copy(update={"supersedes": supersedes})
-
-
-def _superseded(named: tuple[str, ...], chunks: dict[str, int], origin: Origin) -> tuple[str, ...]:
-    """Add to each document that is named by path or by id without `#n` the ids of its chunks in this source."""
-    prefix = origin.item_id(ItemKind.DOCUMENT.value, "")
-    ids: list[str] = []
-    for name in named:
-        path = name.removeprefix(prefix)
-        ids.append(name)
-        ids.extend(f"{prefix}{path}#{number}" for number in range(1, chunks.get(path, 0) + 1))
-    return tuple(dict.fromkeys(ids))
-
-
 def load_document(found: FoundFile, limit_bytes: int) -> Document | FileError:
     """Read a text file and check its front matter; a file whose head cannot be trusted is not loaded."""
     text = read_text(found, limit_bytes)
@@ -256,7 +220,7 @@ def chunk_drafts(document: Document) -> tuple[Draft, ...]:
                 kind=ItemKind.DOCUMENT,
                 name=f"{found.name}#{number}",
                 title=title if not path or path[-1] == title else f"{title} > {path[-1]}",
-                content=normalise(chunk.text),
+                content=normalise(chunk.content),
                 fields=document.fields,
                 key_lines=document.key_lines,
                 source_version=document.source_version,

@@ -257,7 +257,9 @@ def _drafts(skill: _Skill, origin: Origin) -> Iterator[Draft]:
     first, *others = _parts(skill.body)
     outline = Outline(skill.body)
     lines = _LineCounter(skill)
-    content = "\n\n".join(part for part in (_summary(skill), first.text if first else "") if part)
+    content = "\n\n".join(
+        part for part in (_summary(skill), first.content if first else "") if part
+    )
     plain = (tool for tool in fields.allowed_tools or () if _PLAIN.fullmatch(tool))
     yield _draft(
         skill,
@@ -276,7 +278,7 @@ def _drafts(skill: _Skill, origin: Origin) -> Iterator[Draft]:
             name=f"{name}#{number}",
             title=f"{name} > {path[-1] if path else number}",
             heading_path=path,
-            content=normalise(chunk.text),
+            content=normalise(chunk.content),
             line_start=lines.first(chunk),
             line_end=lines.last(chunk),
             depends_on=(origin.item_id(ItemKind.SKILL.value, name),),

@@ -1,9 +1,10 @@
-"""The characters of a web page: mark, transport, declaration, in the order of the HTML standard."""
+"""The characters of a text: by mark and declaration, or else by what its bytes can be."""
 
 from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 
 PRESCAN_BYTES = 4_096
 """How far a declaration is looked for; the HTML standard asks for the first 1,024 bytes."""
@@ -90,3 +91,64 @@ def _declared(content: bytes) -> str | None:
     head = _COMMENT.sub(b"", content[:PRESCAN_BYTES])
     match = _META.search(head) or _XML.search(head)
     return match[1].decode("ascii") if match else None
+
+
+_HIGH_RUN = re.compile(rb"[\x80-\xff]+")
+_BREAKS = ("\n", ",", "\t", ";", " ")
+
+
+def text_encoding(head: bytes, *, whole: bool) -> str | None:
+    """Return the encoding of a text by its first bytes, None for what is no text.
+
+    A byte order mark counts most. UTF-16 without one is told by its NUL bytes, then UTF-8. What is left is GB 18030
+    where letters beyond ASCII come in pairs, else Windows-1252. `whole`: there is no more than this.
+    """
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            return name
+    if b"\0" in head:
+        return _wide_encoding(head)
+    if (text := _decoded(head, "utf-8", whole=whole)) is not None:
+        return "utf-8" if is_readable(text) else None
+    runs = [len(run) for run in _HIGH_RUN.findall(head)]
+    # Chinese words are runs of pairs; an accented letter mostly stands alone between others.
+    names = ("cp1252", "gb18030") if runs.count(1) * 2 > len(runs) else ("gb18030", "cp1252")
+    for name in names:
+        text = _decoded(head, name, whole=whole)
+        if text is not None and is_readable(text, guessed=True):
+            return name
+    return None
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    even = head[: len(head) // 2 * 2]
+    for name in ("utf-16-le", "utf-16-be"):
+        text = _decoded(even, name, whole=False)
+        if (
+            text is not None
+            and any(mark in text for mark in _BREAKS)
+            and is_readable(text, guessed=True)
+        ):
+            return name
+    return None
+
+
+def _decoded(head: bytes, name: str, *, whole: bool) -> str | None:
+    try:
+        # The first bytes may end within a character; an incremental decoder waits for the rest.
+        return codecs.getincrementaldecoder(name)().decode(head, final=whole)
+    except UnicodeDecodeError:
+        return None
+
+
+def is_readable(text: str, *, guessed: bool = False) -> bool:
+    """Return whether text has few control characters; where its encoding is a guess, also few unknown ones."""
+    if not text:
+        return False
+    some = text[:8_000]
+    odd = sum((char < " " and char not in "\t\n\r\f\x1b") or char == "\x7f" for char in some)
+    if guessed:
+        odd += sum(
+            char >= "\x80" and unicodedata.category(char) in ("Cn", "Co", "Cc") for char in some
+        )
+    return odd * 50 <= len(some)

@@ -186,7 +186,7 @@ def page_drafts(
             kind=kind,
             name=f"{found.name}#{number}",
             title=name if not path or path[-1] == name else f"{name} > {path[-1]}",
-            content=normalise(chunk.text),
+            content=normalise(chunk.content),
             fields=fields,
             key_lines=key_lines or {},
             source_version=source_version,

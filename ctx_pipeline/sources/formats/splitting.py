@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from ctx_pipeline.sources.formats.enclosing import Enclosures, outside_code
 from ctx_pipeline.text import normalise, repair
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ MAX_HEADING_CHARS = 120
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _BLANK = re.compile(r"\s")
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _UNDERLINE = re.compile(r"(={3,}|-{3,})[ \t]*$")
 _NOT_PARAGRAPH = re.compile(r"\s|[-*+>|#]|\d+[.)]\s")
 
@@ -47,6 +47,13 @@ class Chunk:
     start: int
     end: int
     text: str
+    whole: str | None = None
+    """`text` so that it can be read alone, where that is something else: see `Enclosures`."""
+
+    @property
+    def content(self) -> str:
+        """What an item made of it holds."""
+        return self.text if self.whole is None else self.whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,8 @@ class Heading:
 def split_text(text: str, *, markdown: bool) -> tuple[Chunk, ...]:
     """Cut `text` into chunks in order, without overlap and without blank chunks.
 
-    Lone surrogates must have been repaired. Only blanks lie between chunks.
+    Lone surrogates must have been repaired. Only blanks lie between chunks, and in Markdown fences
+    without a line of code.
     """
     low, high = CJK_CHARS if is_cjk(text) else LATIN_CHARS
     if len(text) <= high:
@@ -73,7 +81,18 @@ def split_text(text: str, *, markdown: bool) -> tuple[Chunk, ...]:
             if piece.strip():
                 spans.append((start + offset, start + offset + len(piece)))
     joined = _join_small(spans, high)
-    return tuple(Chunk(start, end, text[start:end]) for start, end in joined)
+    chunks = (Chunk(start, end, text[start:end]) for start, end in joined)
+    return tuple(_enclosed(text, chunks) if markdown else chunks)
+
+
+def _enclosed(text: str, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    enclosures = Enclosures(text)
+    for chunk in chunks:
+        whole = enclosures.piece(chunk.start, chunk.end)
+        if whole == chunk.text:
+            yield chunk
+        elif whole.strip():
+            yield replace(chunk, whole=whole)
 
 
 def _trimmed(text: str) -> Iterator[Chunk]:
@@ -174,24 +193,20 @@ class Outline:
 
 
 def _headings(text: str) -> Iterator[Heading]:
-    fence = ""
-    before = ""
-    before_start = position = 0
+    before, before_start = "", 0
     blank_above = True
-    for line in text.split("\n"):
-        marker = _FENCE.match(line)
-        if fence:
-            if marker and marker[1].startswith(fence) and not line.strip().strip(fence[0]):
-                fence = ""
-        elif marker:
-            fence = marker[1]
-        elif atx := _ATX.match(line):
-            yield Heading(position, len(atx[1]), _heading_text(_without_closing(atx[2])))
-        elif blank_above and before and _UNDERLINE.match(line) and not _NOT_PARAGRAPH.match(before):
-            yield Heading(before_start, 1 if line[0] == "=" else 2, _heading_text(before))
+    for line in outside_code(text):
+        if atx := _ATX.match(line.text):
+            yield Heading(line.start, len(atx[1]), _heading_text(_without_closing(atx[2])))
+        elif (
+            blank_above
+            and before
+            and _UNDERLINE.match(line.text)
+            and not _NOT_PARAGRAPH.match(before)
+        ):
+            yield Heading(before_start, 1 if line.text[0] == "=" else 2, _heading_text(before))
         blank_above = not before.strip()
-        before, before_start = line, position
-        position += len(line) + 1
+        before, before_start = line.text, line.start
 
 
 def _without_closing(text: str) -> str:

@@ -297,6 +297,15 @@ def _all_inputs(params: dict[str, Any]) -> Iterator[str]:
         yield _input_name(conversion.get(key))
 
 
+def unknown_inputs(value: dict[str, Any], index: DbtIndex, implied: frozenset[str]) -> list[str]:
+    """Return the metrics and measures that a dbt metric is made of and that nothing defines."""
+    if not is_dbt_metric(value):
+        return []
+    names = _all_inputs(as_mapping(value.get("type_params")))
+    known = index.metrics | index.measures.keys() | implied
+    return list(dict.fromkeys(name for name in names if name and name not in known))
+
+
 def _models_of(params: dict[str, Any], index: DbtIndex) -> list[str]:
     named = [show(as_mapping(params.get("metric_aggregation_params")).get("semantic_model"))]
     as_measure = params.get("measure") or params.get("conversion_type_params")

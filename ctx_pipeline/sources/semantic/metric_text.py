@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.sources.files import FoundFile
-from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.record_item import PERMISSION_KEYS, Label, Labels, RecordFields
 from ctx_pipeline.text import canonical_json, normalise
 
@@ -96,18 +95,3 @@ def iso_time(fields: RecordFields, key: str) -> str | None:
     """Return a time of the record in UTC, to the second where it has no fraction."""
     time = getattr(fields, key)
     return None if time is None else time.isoformat().replace("+00:00", "Z")
-
-
-def other_ids(fields: RecordFields, origin: Origin, own_name: str) -> tuple[str, ...]:
-    """Return `supersedes` as item ids: ids as given, names of metrics in this source; own versions are implied."""
-    ids = (
-        name if ":" in name and "/" in name else origin.item_id("metric", name)
-        for name in fields.supersedes or ()
-    )
-    own = origin.item_id("metric", own_name)
-    version_like = {
-        origin.item_id("metric", name) for name in fields.supersedes or () if name[:1].isdigit()
-    }
-    return tuple(
-        dict.fromkeys(item_id for item_id in ids if item_id != own and item_id not in version_like)
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,13 +23,13 @@ from ctx_pipeline.sources.semantic.dbt_manifest import (
     implied_metrics,
     index_records,
     is_dbt_metric,
+    unknown_inputs,
 )
 from ctx_pipeline.sources.semantic.metric_text import (
     Definition,
     RawRecord,
     as_list,
     as_mapping,
-    other_ids,
     show,
 )
 from ctx_pipeline.sources.semantic.metric_yaml import define_metric
@@ -41,6 +42,9 @@ from ctx_pipeline.sources.semantic.ossie import (
 from ctx_pipeline.text import repair, short_hash
 
 REGISTRY_SUFFIXES = (".yaml", ".yml", ".json")
+
+FEW_CLASHES = 3
+"""Definitions that two files give otherwise, up to which each is reported by itself."""
 
 SECTIONS = {
     "metric": "metric",
@@ -80,14 +84,47 @@ def read_semantic_registry(files: tuple[FoundFile, ...], origin: Origin) -> Sour
     datasets = frozenset(
         show(record.value.get("name")) for record in records if record.section == "ossie_dataset"
     )
+    made = frozenset(show(record.value.get("name")) for record in implied)
     kept: dict[tuple[str | None, str, str | None], ContextItem] = {}
+    clashes: dict[tuple[str, str | None], list[tuple[RawRecord, FileError]]] = defaultdict(list)
     for record in (*records, *implied):
         outcome = _item(record, origin, index, datasets)
         if isinstance(outcome, FileError):
             batch.fail(record.found, outcome)
         else:
-            _keep(record, outcome, kept, batch)
+            _note_unknown(record, unknown_inputs(record.value, index, made), batch)
+            _keep(record, outcome, kept, clashes, batch)
+    for (_, other), clashing in clashes.items():
+        _report(clashing, other, batch)
     return batch.build()
+
+
+def _note_unknown(record: RawRecord, names: list[str], batch: ReadingBuilder) -> None:
+    for name in names if record.section == "metric" else ():
+        message = (
+            f"metric {show(record.value.get('name'))!r} is made of {name!r}, which this source does not "
+            "define: correct the name or add the definition"
+        )
+        error = FileError(
+            path=record.found.shown, line=record.line, code=FileCode.UNKNOWN_NAME, message=message
+        )
+        batch.fail(record.found, error)
+
+
+def _report(
+    clashing: list[tuple[RawRecord, FileError]], other: str | None, batch: ReadingBuilder
+) -> None:
+    """Report definitions of a file that another one gives otherwise; many of them are two products in one source."""
+    record, first = clashing[0]
+    if len(clashing) <= FEW_CLASHES or other == first.path:
+        for one, error in clashing:
+            batch.fail(one.found, error)
+        return
+    message = (
+        f"{len(clashing)} definitions are given otherwise in {other}, this is the first: if the files belong to "
+        "two products, make each a source of its own; else raise versions or rename"
+    )
+    batch.fail(record.found, first.model_copy(update={"message": message, "items": len(clashing)}))
 
 
 def _read_file(found: FoundFile, origin: Origin, batch: ReadingBuilder) -> list[RawRecord]:
@@ -162,14 +199,13 @@ def _item(
         name=definition.name,
         title=definition.title,
         content=definition.text,
-        fields=definition.fields.model_copy(update={"supersedes": None}),
+        fields=definition.fields,
         subject=definition.subject,
         key_lines=record.key_lines,
         source_version=record.source_version,
         line_start=record.line,
         line_end=record.line_end,
         depends_on=definition.depends_on,
-        supersedes=other_ids(definition.fields, origin, definition.name),
         synonyms=definition.synonyms,
     )
     return make_item(draft, origin)
@@ -195,6 +231,7 @@ def _keep(
     record: RawRecord,
     item: ContextItem,
     kept: dict[tuple[str | None, str, str | None], ContextItem],
+    clashes: dict[tuple[str, str | None], list[tuple[RawRecord, FileError]]],
     batch: ReadingBuilder,
 ) -> None:
     declared = item.version if item.version != short_hash(item.content or "") else None
@@ -208,7 +245,5 @@ def _keep(
         place = f"{where.path}:{where.line_start}" if where.line_start else where.path
         code = FileCode.VERSION_REUSED if declared else FileCode.DUPLICATE_ID
         message = f"{item.item_id} is defined otherwise at {place}: give this definition a new version or another name"
-        batch.fail(
-            record.found,
-            FileError(path=record.found.shown, line=record.line, code=code, message=message),
-        )
+        error = FileError(path=record.found.shown, line=record.line, code=code, message=message)
+        clashes[record.found.shown, where.path].append((record, error))

@@ -233,3 +233,26 @@ def test_real_logs_are_described(read, corpora):
     assert batch.errors == ()
     assert len(batch.items) == len(batch.files)
     assert all(len((item.content or "").encode()) <= MAX_CONTENT_BYTES for item in batch.items)
+
+
+def test_the_cells_of_an_old_notebook_are_its_cells(artifact):
+    cells = [
+        {"cell_type": "markdown", "source": ["# 销售分析"]},
+        {
+            "cell_type": "code",
+            "input": ["import polars"],
+            "outputs": [{"output_type": "pyout", "text": ["42"]}],
+        },
+    ]
+    content = {"nbformat": 3, "metadata": {}, "worksheets": [{"cells": cells}]}
+    (item,) = artifact(content, "a.ipynb").items
+    assert "Notebook with 1 code and 1 text cells" in item.content
+    assert "[1] text: # 销售分析" in item.content
+    assert "[2] code: import polars -> shows '42'" in item.content
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "gb18030"])
+def test_the_delimiter_that_excel_names_is_no_column(artifact, encoding):
+    (item,) = artifact("sep=;\n名称;金额\n甲;5\n".encode(encoding), "a.csv").items
+    assert "Columns (2): 名称, 金额" in item.content
+    assert "Rows: 1" in item.content

@@ -175,19 +175,6 @@ def test_the_title_falls_back_to_the_heading_and_the_file_name(one):
     assert one("text", name="notes.txt").items[0].title == "notes.txt"
 
 
-def test_a_superseded_document_is_named_chunk_by_chunk(read, tmp_path):
-    (tmp_path / "old.md").write_text("old words. " * 300, encoding="utf-8")
-    (tmp_path / "new.md").write_text(
-        "---\nsupersedes: [old.md, document:other/x#1]\n---\nnew", encoding="utf-8"
-    )
-    batch = read("documents")
-    chunks = sum(item.item_id.startswith("document:src/old.md#") for item in batch.items)
-    new = next(item for item in batch.items if item.item_id == "document:src/new.md#1")
-    named = tuple(f"document:src/old.md#{n}" for n in range(1, chunks + 1))
-    assert chunks > 1
-    assert new.supersedes == ("old.md", *named, "document:other/x#1")
-
-
 def test_a_changed_chunk_changes_its_version_alone(one):
     parts = [f"# P{n}\n\n" + "words here. " * 120 for n in range(3)]
     before = {item.item_id: item.version for item in one("\n\n".join(parts)).items}

@@ -241,7 +241,7 @@ def test_a_dbt_manifest_of_both_generations_is_read(registry):
     gmv = items["metric:src/gmv"]
     assert (gmv.version, gmv.synonyms, gmv.scope.groups) == ("2", ("成交额", "GMV"), ("finance",))
     assert gmv.valid_from == datetime(2026, 1, 1, tzinfo=UTC)
-    assert gmv.supersedes == ("metric:src/old_gmv", "metric:other/gmv")
+    assert gmv.supersedes == ("1", "old_gmv", "metric:other/gmv")
     assert gmv.depends_on == ("schema:src/model.orders",)
     assert "expression: sum(amount)" in (gmv.content or "")
     assert "filter: {{ Dimension('order__paid') }}" in (gmv.content or "")
@@ -385,3 +385,38 @@ def test_the_history_of_real_metrics_becomes_versions(registry, corpora):
     assert batch.errors == ()
     assert len(batch.items) == len(records)
     assert len({item.item_id for item in batch.items}) < len(records)
+
+
+def test_a_dbt_metric_of_an_input_that_nothing_defines_is_loaded_and_reported(read, tmp_path):
+    text = (
+        "metrics:\n"
+        "  - name: revenue\n    type: simple\n    type_params: {measure: amount}\n"
+        "  - name: margin\n    type: derived\n    type_params:\n      expr: x / revenue\n"
+        "      metrics: [{name: nope, alias: x}, revenue]\n"
+        "semantic_models:\n  - name: orders\n    model: ref('orders')\n"
+        "    measures: [{name: amount, agg: sum}]\n"
+    )
+    (tmp_path / "m.yml").write_text(text, encoding="utf-8")
+    batch = read("semantic_registry")
+    assert [(error.code.value, error.path, error.line) for error in batch.errors] == [
+        ("unknown_name", "m.yml", 5)
+    ]
+    assert "'nope'" in batch.errors[0].message
+    assert any(item.item_id == "metric:src/margin" for item in batch.items)
+
+
+def test_two_products_in_one_registry_are_told_once_to_be_two_sources(read, tmp_path):
+    for name, table in (("a.yaml", "orders"), ("b.yaml", "订单")):
+        lines = [
+            f"  - {{name: m{n}, version: 1, table: {table}, expression: sum(amount)}}\n"
+            for n in range(101)
+        ]
+        (tmp_path / name).write_text("metrics:\n" + "".join(lines), encoding="utf-8")
+    (error,) = read("semantic_registry").errors
+    assert (error.code.value, error.path, error.line, error.items) == (
+        "version_reused",
+        "b.yaml",
+        2,
+        101,
+    )
+    assert "a source of its own" in error.message
