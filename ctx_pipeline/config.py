@@ -94,7 +94,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 class Section(BaseModel):
     """A table of `ctx.toml`: frozen, unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 Name = Annotated[Text, Field(min_length=1, max_length=512)]

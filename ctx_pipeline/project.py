@@ -44,6 +44,7 @@ from ctx_pipeline.security.policy_service import PolicyGuard, policy_guard
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.status import ProjectStatus, project_status
 from ctx_pipeline.text import canonical_json, repair_json
+from ctx_pipeline.tokens import load_while
 
 if TYPE_CHECKING:
     import numpy as np
@@ -184,10 +185,12 @@ class ContextProject:
         """
         moment = _aware(at)
         identity = self.identity(request.identity)
+        profile = self.profile(request)
+        load_while(profile.encoding)
         call = Call(
             request=request if request.identity is not None else request.model_copy(update={"identity": identity}),
             identity=identity,
-            profile=self.profile(request),
+            profile=profile,
             policy=self.policy,
             at=moment,
             refreshed={name: micros(when) for name, when in sorted(self.ledger.source_times().items())},
