@@ -20,7 +20,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
+    INDEX_SHARD_NAME,
+    SqliteEventLogStorage,
+)
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
 from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
 from dagster._core.storage.sql import get_alembic_config
@@ -125,7 +128,9 @@ class BuildRecords(DagsterSqliteStorage):
         self._inst_data = inst_data
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: dict[str, Any]) -> BuildRecords:
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: dict[str, Any]
+    ) -> BuildRecords:
         """Open the storage that a configuration names; what Dagster calls."""
         return cls.from_local(inst_data=inst_data, **config_value)
 

@@ -49,7 +49,8 @@ class E5Documents:
         self._tokenizer = Tokenizer(self._weights)
         hidden = self._weights.sizes.hidden
         self._positions = (
-            self._weights.floats("emb.pos").reshape(-1, hidden) + self._weights.floats("emb.type")[:hidden]
+            self._weights.floats("emb.pos").reshape(-1, hidden)
+            + self._weights.floats("emb.type")[:hidden]
         )
         options = runtime.SessionOptions()
         # Texts share the cores, not the parts of one text: threads that wait for each other cost more than they bring.
@@ -93,7 +94,9 @@ def _layer(graph: Graph, weights: Weights, states: str, layer: str) -> str:
     joined = _linear(graph, weights, states, parts, hidden)
     sizes = graph.constant(f"{layer}sizes", np.full(3, hidden, dtype=np.int64))
     graph.add("Split", [joined, sizes], parts, axis=-1)
-    seen = graph.add("MultiHeadAttention", parts, [f"{layer}seen"], MICROSOFT, num_heads=weights.sizes.heads)
+    seen = graph.add(
+        "MultiHeadAttention", parts, [f"{layer}seen"], MICROSOFT, num_heads=weights.sizes.heads
+    )
     mixed = _linear(graph, weights, seen, [f"{layer}ao"], hidden)
     states = _added(graph, weights, states, mixed, f"{layer}aln")
     raised = _linear(graph, weights, states, [f"{layer}fi"], hidden)
@@ -126,7 +129,13 @@ def _added(graph: Graph, weights: Weights, states: str, change: str, norm: str) 
 def _normalised(graph: Graph, weights: Weights, states: str, norm: str) -> str:
     scale = graph.constant(f"{norm}.scale", weights.floats(f"{norm}.w"))
     shift = graph.constant(f"{norm}.shift", weights.floats(f"{norm}.b"))
-    return graph.add("LayerNormalization", [states, scale, shift], [norm], epsilon=float(weights.epsilon), axis=-1)
+    return graph.add(
+        "LayerNormalization",
+        [states, scale, shift],
+        [norm],
+        epsilon=float(weights.epsilon),
+        axis=-1,
+    )
 
 
 def _cores() -> int:

@@ -117,7 +117,9 @@ class Weights:
         for number, score in enumerate(self._scores.tolist()):
             first, last = offsets[number], offsets[number + 1]
             if number != self.special.unknown and first != last:
-                found.setdefault(blob[first:last].decode("utf-8", "surrogateescape"), (number, score))
+                found.setdefault(
+                    blob[first:last].decode("utf-8", "surrogateescape"), (number, score)
+                )
         return found
 
     def normal_forms(self) -> dict[int, str]:
@@ -141,7 +143,9 @@ class Weights:
 
     def words(self, ids: NDArray[np.int64]) -> Floats:
         """Return the rows of words in the table of words."""
-        blocks = self._blocks("emb.word").reshape(-1, self.sizes.hidden // BLOCK_WEIGHTS, _BLOCK_BYTES)
+        blocks = self._blocks("emb.word").reshape(
+            -1, self.sizes.hidden // BLOCK_WEIGHTS, _BLOCK_BYTES
+        )
         return _unpack(blocks[ids]).reshape(len(ids), self.sizes.hidden)
 
     def _blocks(self, name: str) -> Bytes:

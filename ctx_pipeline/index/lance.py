@@ -63,7 +63,9 @@ class LanceFolder:
         except Timeout as error:
             raise _unavailable("another writer holds the store", "try again later") from error
         except (OSError, NotImplementedError) as error:
-            raise _unavailable("the store's folder cannot be locked", "make it a writable local folder") from error
+            raise _unavailable(
+                "the store's folder cannot be locked", "make it a writable local folder"
+            ) from error
         try:
             yield
         finally:
@@ -163,7 +165,9 @@ class LanceFolder:
                     import lancedb
 
                 # Zero: every read looks for commits of other processes (0.4 ms).
-                self._connection = lancedb.connect(self._folder, read_consistency_interval=timedelta(0))
+                self._connection = lancedb.connect(
+                    self._folder, read_consistency_interval=timedelta(0)
+                )
             return self._connection
 
     def _open_existing(self, name: str) -> Table | None:
@@ -201,7 +205,9 @@ def select(table: Table, columns: list[str], where: Expr | None = None) -> pa.Ta
     return _query(table, columns, where).to_arrow().select(columns)
 
 
-def select_batches(table: Table, columns: list[str], where: Expr | None = None) -> Iterator[pa.RecordBatch]:
+def select_batches(
+    table: Table, columns: list[str], where: Expr | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield what `select` returns in batches, so that a large table never is in memory twice."""
     yield from _query(table, columns, where).to_batches()
 
@@ -232,12 +238,16 @@ def _writing() -> Generator[None]:
     try:
         yield
     except _LANCE_ERRORS as error:
-        raise _unavailable("the store could not be written", "free disk space or make the folder writable") from error
+        raise _unavailable(
+            "the store could not be written", "free disk space or make the folder writable"
+        ) from error
 
 
 def _corrupt(what: str) -> Corrupt:
     return Corrupt(
-        f"stored bytes of {what!r} cannot be read", where="store", fix="run `ctx doctor`, then restore from a backup"
+        f"stored bytes of {what!r} cannot be read",
+        where="store",
+        fix="run `ctx doctor`, then restore from a backup",
     )
 
 

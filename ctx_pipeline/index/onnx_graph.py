@@ -38,7 +38,9 @@ class Graph:
         """Add a tensor that the model holds; return its name."""
         dims = b"".join(_number(1, size) for size in values.shape)
         kind = _number(2, _TENSOR_TYPES[values.dtype.name])
-        self._constants.append(_block(5, dims + kind + _text(8, name) + _block(9, values.tobytes())))
+        self._constants.append(
+            _block(5, dims + kind + _text(8, name) + _block(9, values.tobytes()))
+        )
         return name
 
     def add(
@@ -50,17 +52,25 @@ class Graph:
         **attributes: float | Sequence[int],
     ) -> str:
         """Add an operation; return the name of its first output. An input that is left out has an empty name."""
-        node = b"".join(_text(1, name) for name in inputs) + b"".join(_text(2, name) for name in outputs)
-        node += _text(4, operator) + b"".join(_block(5, _attribute(*pair)) for pair in attributes.items())
+        node = b"".join(_text(1, name) for name in inputs) + b"".join(
+            _text(2, name) for name in outputs
+        )
+        node += _text(4, operator) + b"".join(
+            _block(5, _attribute(*pair)) for pair in attributes.items()
+        )
         self._nodes.append(_block(1, node + _text(7, domain)))
         return outputs[0]
 
-    def model(self, given: tuple[str, Sequence[int | str]], result: tuple[str, Sequence[int | str]]) -> bytes:
+    def model(
+        self, given: tuple[str, Sequence[int | str]], result: tuple[str, Sequence[int | str]]
+    ) -> bytes:
         """Return the model's bytes: one float input and one float output, each a name and its sizes."""
         graph = b"".join(self._nodes) + _text(2, "graph") + b"".join(self._constants)
         graph += _block(11, _value(*given)) + _block(12, _value(*result))
         opsets = (("", _OPSET), (MICROSOFT, _MICROSOFT_OPSET))
-        versions = b"".join(_block(8, _text(1, domain) + _number(2, version)) for domain, version in opsets)
+        versions = b"".join(
+            _block(8, _text(1, domain) + _number(2, version)) for domain, version in opsets
+        )
         return _number(1, _IR_VERSION) + _block(7, graph) + versions
 
 
@@ -73,7 +83,9 @@ def _attribute(name: str, value: float | Sequence[int]) -> bytes:
 
 
 def _value(name: str, sizes: Sequence[int | str]) -> bytes:
-    dims = b"".join(_block(1, _number(1, size) if isinstance(size, int) else _text(2, size)) for size in sizes)
+    dims = b"".join(
+        _block(1, _number(1, size) if isinstance(size, int) else _text(2, size)) for size in sizes
+    )
     tensor = _number(1, _TENSOR_TYPES["float32"]) + _block(2, dims)
     return _text(1, name) + _block(2, _block(1, tensor))
 

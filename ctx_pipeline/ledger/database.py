@@ -61,7 +61,11 @@ class Database:
 
     def __init__(self, url: str | Path, *, readonly: bool = False) -> None:
         self._url = _as_url(url)
-        self.path = Path(self._url.database or "").absolute() if self._url.get_backend_name() == "sqlite" else None
+        self.path = (
+            Path(self._url.database or "").absolute()
+            if self._url.get_backend_name() == "sqlite"
+            else None
+        )
         self.where = str(self.path) if self.path else self._url.render_as_string(hide_password=True)
         self.readonly = readonly
         self._closed = False
@@ -94,7 +98,9 @@ class Database:
         # Statements carry content: a driver's error text must never repeat it.
         if self.path is None:
             return make_server_engine(self._url, self.where)
-        engine = create_engine("sqlite://", creator=self._connect, poolclass=QueuePool, hide_parameters=True)
+        engine = create_engine(
+            "sqlite://", creator=self._connect, poolclass=QueuePool, hide_parameters=True
+        )
         event.listen(engine, "begin", _begin)
         return engine
 
@@ -134,13 +140,18 @@ class Database:
                 require_known(version)
             if version < SCHEMA_VERSION:
                 with self.write() as connection:
-                    if connection.dialect.name == "postgresql":  # elsewhere the transaction itself excludes others
+                    if (
+                        connection.dialect.name == "postgresql"
+                    ):  # elsewhere the transaction itself excludes others
                         connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
                     migrate(connection)
 
     def _require_ready(self) -> None:
         missing = Unavailable(
-            "there is no ledger here", where=self.where, fix="run `ctx init` or `ctx build`", code="ledger_missing"
+            "there is no ledger here",
+            where=self.where,
+            fix="run `ctx init` or `ctx build`",
+            code="ledger_missing",
         )
         if self.path is not None and not self.path.is_file():
             raise missing
@@ -162,7 +173,10 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(
-                "the ledger's folder cannot be made", where=self.where, fix="check permissions", code="ledger_readonly"
+                "the ledger's folder cannot be made",
+                where=self.where,
+                fix="check permissions",
+                code="ledger_readonly",
             ) from error
         deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
         with closing(self._connect()) as connection:
@@ -172,7 +186,10 @@ class Database:
                     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                     break
                 except sqlite3.OperationalError as error:
-                    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    if (
+                        error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY
+                        or time.monotonic() > deadline
+                    ):
                         raise
                     time.sleep(0.01)
         if mode != "wal":
@@ -204,8 +221,13 @@ class Database:
         if self.path is None:
             self._require_open()
             # One round trip: no transaction is begun and ended around it.
-            with typed_errors(self.where), self._engine.connect().execution_options(**ONE_STATEMENT) as connection:
-                row = connection.execute(select(COUNTERS.c.overlay_sequence, COUNTERS.c.source_revision)).one()
+            with (
+                typed_errors(self.where),
+                self._engine.connect().execution_options(**ONE_STATEMENT) as connection,
+            ):
+                row = connection.execute(
+                    select(COUNTERS.c.overlay_sequence, COUNTERS.c.source_revision)
+                ).one()
             return int(row[0]), int(row[1])
         try:
             row: Any = self._local.reader.connection.execute(_COUNTERS_SQL).fetchone()
@@ -238,11 +260,18 @@ class Database:
         self._require_open()
         if self.readonly:
             where, fix = self.where, "open it for writing"
-            raise Unavailable("the ledger was opened for reading only", where=where, fix=fix, code="ledger_readonly")
+            raise Unavailable(
+                "the ledger was opened for reading only",
+                where=where,
+                fix=fix,
+                code="ledger_readonly",
+            )
 
     def _require_open(self) -> None:
         if self._closed:
-            raise Unavailable("the ledger is closed", where=self.where, fix="open it again", code="ledger_closed")
+            raise Unavailable(
+                "the ledger is closed", where=self.where, fix="open it again", code="ledger_closed"
+            )
 
     def close(self) -> None:
         """Close every connection. Idempotent."""
@@ -272,7 +301,11 @@ def _as_url(url: str | Path) -> URL:
     if parsed.drivername in ("postgres", "postgresql"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() not in ("sqlite", "postgresql"):
-        raise ConfigError(f"no ledger can be kept in {parsed.get_backend_name()!r}", where="ledger URL", fix=fix)
+        raise ConfigError(
+            f"no ledger can be kept in {parsed.get_backend_name()!r}", where="ledger URL", fix=fix
+        )
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise ConfigError("the ledger needs a file", where="ledger URL", fix="write sqlite:///path/to/ledger.db")
+        raise ConfigError(
+            "the ledger needs a file", where="ledger URL", fix="write sqlite:///path/to/ledger.db"
+        )
     return parsed

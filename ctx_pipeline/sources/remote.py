@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote
 
-from ctx_pipeline.config import SourceConfig
+from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile, SourceKind
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.sources.files import FoundFile, Located, locate
@@ -40,7 +40,10 @@ _ARCHIVES = frozenset(("zip", "tar"))
 PROTOCOLS = tuple(sorted({*EXTRAS, *_PLAIN}))
 
 _CONTAINER_AT_ACCOUNT = frozenset(("abfs", "abfss", "az", "adl"))
-_SIGNED = re.compile(r"[?&](?:sig|sv|se|sp|X-Amz-[\w-]+|AWSAccessKeyId|Signature|X-Goog-[\w-]+|token)=", re.IGNORECASE)
+_SIGNED = re.compile(
+    r"[?&](?:sig|sv|se|sp|X-Amz-[\w-]+|AWSAccessKeyId|Signature|X-Goog-[\w-]+|token)=",
+    re.IGNORECASE,
+)
 
 _LOCAL_KINDS = frozenset((SourceKind.SCHEMA_METADATA,))
 """Kinds whose engine reads files itself."""
@@ -68,7 +71,9 @@ class _RemoteContent:
         try:
             with self.system.open(self.path, "rb") as stream:
                 return stream.read(limit_bytes)
-        except Exception as error:  # each store has errors of its own; none of their texts may be shown
+        except (
+            Exception
+        ) as error:  # each store has errors of its own; none of their texts may be shown
             raise OSError(f"cannot be read ({type(error).__name__})") from None
 
 
@@ -90,7 +95,9 @@ def locate_remote(source: SourceConfig, home: Path) -> Located:
         system, root = _open(address, home, links)
         return _Listing(system, address, root).located()
     except _Unreachable as problem:
-        return Located(errors=(FileError(path=address, code=FileCode.UNREADABLE, message=problem.args[0]),))
+        return Located(
+            errors=(FileError(path=address, code=FileCode.UNREADABLE, message=problem.args[0]),)
+        )
 
 
 def list_remote(source: SourceConfig, home: Path) -> dict[str, dict[str, Any]] | list[Path] | None:
@@ -127,7 +134,9 @@ def _check(source: SourceConfig, address: str, links: list[str]) -> None:
     where = f"ctx.toml, source {source.name!r}"
     for link, protocol in zip(address.split("::"), links, strict=True):
         # Without a protocol the last link of a chain is a file on disk.
-        if protocol not in PROTOCOLS and (protocol or link != address.rsplit("::", 1)[-1] or len(links) == 1):
+        if protocol not in PROTOCOLS and (
+            protocol or link != address.rsplit("::", 1)[-1] or len(links) == 1
+        ):
             raise ConfigError(
                 f"addresses of protocol {protocol!r} are not read",
                 where=where,
@@ -226,7 +235,9 @@ class _Listing:
             return what(*arguments, **options)
         except FileNotFoundError:
             return None
-        except Exception as error:  # each store has errors of its own; none of their texts may be shown
+        except (
+            Exception
+        ) as error:  # each store has errors of its own; none of their texts may be shown
             raise _Unreachable(f"cannot be listed ({type(error).__name__}): {_ADVICE}") from None
 
     def _kind(self, path: str) -> str | None:
@@ -236,7 +247,9 @@ class _Listing:
         return None if info is None else str(info.get("type"))
 
     def _matches(self, pattern: str, fixed: str) -> None:
-        found: dict[str, dict[str, Any]] = self._ask(self.system.glob, pattern, maxdepth=MAX_DEPTH, detail=True) or {}
+        found: dict[str, dict[str, Any]] = (
+            self._ask(self.system.glob, pattern, maxdepth=MAX_DEPTH, detail=True) or {}
+        )
         for path, info in sorted(found.items()):
             if info.get("type") == "file" and not self._take(path, fixed, info):
                 return
@@ -261,7 +274,11 @@ class _Listing:
         listed = cast("list[dict[str, Any]]", self._ask(self.system.ls, folder, detail=True) or [])
         pairs = [(str(info["name"]).rstrip("/"), info) for info in listed]
         # Some stores list a folder as an entry of itself.
-        return iter(sorted((pair for pair in pairs if pair[0] != folder.rstrip("/")), key=lambda pair: pair[0]))
+        return iter(
+            sorted(
+                (pair for pair in pairs if pair[0] != folder.rstrip("/")), key=lambda pair: pair[0]
+            )
+        )
 
     def _take(self, path: str, base: str, info: dict[str, Any]) -> bool:
         """Keep a file; say whether there is room for another."""
@@ -280,7 +297,9 @@ class _Listing:
         if ".." in PurePosixPath(name).parts or name.startswith("/") or not name:
             message = "its name leads out of the folder: rename it"
             self.errors.append(FileError(path=shown, code=FileCode.OUTSIDE_ROOT, message=message))
-            failed = SourceFile(path=shown, status=FileStatus.FAILED, reason=FileCode.OUTSIDE_ROOT.value)
+            failed = SourceFile(
+                path=shown, status=FileStatus.FAILED, reason=FileCode.OUTSIDE_ROOT.value
+            )
             self.skipped.append(failed)
             return
         self.facts[name] = info or {}

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolChange", "ToolDrift", "ToolFinding", "diff", "lint"]
 
-_HOMES = {"ToolChange": "drift", "ToolDrift": "drift", "ToolFinding": "findings", "diff": "drift", "lint": "linting"}
+_HOMES = {
+    "ToolChange": "drift",
+    "ToolDrift": "drift",
+    "ToolFinding": "findings",
+    "diff": "drift",
+    "lint": "linting",
+}
 
 
 def __getattr__(name: str) -> object:
