@@ -35,12 +35,12 @@ from ctx_pipeline.language.tokens import count_many
 from ctx_pipeline.security.visibility import NEVER
 from ctx_pipeline.stages import assemble, routing
 from ctx_pipeline.stages import filter as filter_stage
-from ctx_pipeline.stages.budget import serve as budget
-from ctx_pipeline.stages.discover import serve as discover
+from ctx_pipeline.stages.budget import batch as budget
+from ctx_pipeline.stages.discover import batch as discover
+from ctx_pipeline.stages.rank import batch as rank
 from ctx_pipeline.stages.rank import conflicts, duplicates
-from ctx_pipeline.stages.rank import serve as rank
-from ctx_pipeline.stages.rank.serve import SourceFacts
-from ctx_pipeline.stages.transform import serve as transform
+from ctx_pipeline.stages.rank.batch import SourceFacts
+from ctx_pipeline.stages.transform import batch as transform
 
 if TYPE_CHECKING:
     import pyarrow as pa

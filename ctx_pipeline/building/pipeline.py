@@ -25,7 +25,7 @@ from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
 from ctx_pipeline.index.rows import Row, latest_versions, make_rows, tenant_slices
 from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
-from ctx_pipeline.stages.rank.serve import SourceFacts
+from ctx_pipeline.stages.rank.batch import SourceFacts
 from ctx_pipeline.text import canonical_json, short_hash
 from ctx_pipeline.times import utc_now
 from ctx_pipeline.workspace import open_ledger, state_folder
@@ -345,7 +345,7 @@ class Pipeline:
         """Write identities, dependencies and vectors; embed what has not been embedded before."""
         from ctx_pipeline.index.embedder import embedding_text
         from ctx_pipeline.index.store import ensure_embeddings
-        from ctx_pipeline.stages.discover import serve as discover
+        from ctx_pipeline.stages.discover import batch as discover
 
         self._started = self.generation()
         self._require_current_ledger(self._started)
@@ -394,8 +394,8 @@ class Pipeline:
     def ranked_items(self) -> StageResult:
         """Write the ranking features that no request changes, and which claims contradict each other."""
         from ctx_pipeline.claims.extract import claims_table
+        from ctx_pipeline.stages.rank import batch as rank
         from ctx_pipeline.stages.rank import conflicts, duplicates
-        from ctx_pipeline.stages.rank import serve as rank
 
         build = self._inputs()
         if not build.has("claims"):
@@ -416,7 +416,7 @@ class Pipeline:
         """Write every rendition of every row, and what is known of tools beside their text."""
         from ctx_pipeline.language.tokens import count_many
         from ctx_pipeline.stages import routing
-        from ctx_pipeline.stages.transform import serve as transform
+        from ctx_pipeline.stages.transform import batch as transform
 
         build = self._inputs()
         if not build.has("transformed", "tools"):
@@ -440,7 +440,7 @@ class Pipeline:
         """Write the exact token counts of every rendition."""
         from ctx_pipeline.language.tokens import count_many
         from ctx_pipeline.stages import routing
-        from ctx_pipeline.stages.budget import serve as budget
+        from ctx_pipeline.stages.budget import batch as budget
 
         build = self._inputs()
         if not build.has("budgeted"):

@@ -15,6 +15,7 @@ from ctx_pipeline.cli.views import (
     cell,
     number,
     short,
+    waiting_words,
     way_in,
     why_in,
 )
@@ -296,10 +297,9 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
         head += f"\nNothing built yet: run `{hint('build')}`"
     else:
         head += f"\nArtifact {status.artifact}, embedder {status.embedder}, overlay {status.overlay_sequence}"
-    heads: list[Block] = [
-        Words(head),
-        *([] if status.pin is None else [pin_words(status.pin, hint)]),
-    ]
+    heads: list[Block] = [Words(head)]
+    heads += [] if status.pin is None else [pin_words(status.pin, hint)]
+    heads += waiting_words(status.waiting, hint("build"))
     if not status.sources:
         return [*heads, Words("No sources yet: add a [[sources]] table to ctx.toml")]
     withheld = any(source.withheld for source in status.sources)

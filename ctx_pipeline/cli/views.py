@@ -85,6 +85,15 @@ class Words:
 Block = Grid | Words
 
 
+def waiting_words(waiting: int, build: str) -> list[Block]:
+    """Return that item versions wait for a build, and the command that builds; nothing for none."""
+    if not waiting:
+        return []
+    counted = "1 item version is" if waiting == 1 else f"{number(waiting)} item versions are"
+    served = "what was served before is served still"
+    return [Words(f"{counted} recorded and not built yet: {served}\n  {build}", "yellow")]
+
+
 def cell(value: object) -> str:
     """Return a value as one line without control characters, so that content cannot drive the terminal."""
     text = (

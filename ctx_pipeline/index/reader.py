@@ -593,12 +593,12 @@ class ServingIndex:
         """
         with self._lock:
             stamp = self._pointer_stamp()
-            sequence = self._overlay_sequence()
             if self._view is None or stamp != self._stamp:
                 reader = self._open()
+                # After the artifact: one that was published meanwhile knows entries that were not there before.
+                self._view = self._at(reader, self._overlay_sequence())
                 self._stamp = stamp
-                self._view = self._at(reader, sequence)
-            elif sequence != self._view.overlay_sequence:
+            elif (sequence := self._overlay_sequence()) != self._view.overlay_sequence:
                 self._view = self._at(self._view.reader, sequence)
             return self._view if self._guard is None else self._view.guarded(self._guard)
 

@@ -17,7 +17,13 @@ from ctx_pipeline.errors import Corrupt, InvalidRequest
 from ctx_pipeline.ledger import journal, retention
 from ctx_pipeline.ledger.counters import draw
 from ctx_pipeline.ledger.database import Database
-from ctx_pipeline.ledger.lives import Life, select_life, select_lives
+from ctx_pipeline.ledger.lives import (
+    Life,
+    count_created,
+    select_last_created,
+    select_life,
+    select_lives,
+)
 from ctx_pipeline.ledger.migrations import stored_version
 from ctx_pipeline.ledger.recalls import check_recalls, insert_recalls, select_recalls
 from ctx_pipeline.ledger.records import (
@@ -151,6 +157,16 @@ class Ledger:
         """Return, by tenant, item and version, the lives of versions that anything happened to after `created`."""
         with self._database.read() as connection:
             return select_lives(connection)
+
+    def last_created(self) -> int:
+        """Return the number of the last item version that the log knows; 0 when there is none."""
+        with self._database.read() as connection:
+            return select_last_created(connection)
+
+    def created_after(self, sequence: int) -> int:
+        """Return how many item versions were recorded after a number of the item store."""
+        with self._database.read() as connection:
+            return count_created(connection, sequence)
 
     # --- overlay
 

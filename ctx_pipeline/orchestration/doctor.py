@@ -118,7 +118,7 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
 def _policy_service(loaded: LoadedConfig) -> Check:
     """Ask about a label that the command line's identity may see; any valid answer is a good one."""
     from ctx_pipeline.contracts import Identity
-    from ctx_pipeline.security.policy_service import policy_guard
+    from ctx_pipeline.security.policy_guard import policy_guard
     from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel, Viewer, label_codes
 
     config = loaded.config

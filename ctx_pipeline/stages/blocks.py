@@ -46,6 +46,16 @@ class Blocks:
     compact: str | None
     pointer: str
 
+    def of(self, rendition: Rendition) -> str | None:
+        """Return one of them."""
+        match rendition:
+            case Rendition.FULL:
+                return self.full
+            case Rendition.COMPACT:
+                return self.compact
+            case Rendition.POINTER:
+                return self.pointer
+
 
 def make_blocks(labels: BlockLabels, content: str) -> Blocks:
     """Render an item in every rendition."""

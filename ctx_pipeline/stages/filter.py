@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from ctx_pipeline.security.visibility import (
     Viewer,
     code_of,
 )
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, UNDECIDED, Candidate, Judged, Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,22 +88,20 @@ def _by_label(
 
 def serve(
     candidates: Sequence[Candidate], view: ServingView, viewer: Viewer, clock: Clock
-) -> list[Candidate]:
+) -> Judged:
     """Judge every indexed candidate again, whatever found it.
 
-    A candidate that a permission rule denies, or that was forgotten, is dropped without a trace of its name. One that
-    time or an event rules out stays with its code, but without its title, which may quote its content. What came with
-    the request belongs to the caller and passes.
+    A candidate that a permission rule denies, or that was forgotten, is dropped without a trace of
+    its name. One that time or an event rules out stays with its code, but without its title, which
+    may quote its content. What came with the request belongs to the caller and passes.
     """
     indexed = np.fromiter((c.row for c in candidates if c.row != REQUEST_ROW), np.intp)
     numbers = iter(view.codes(indexed, viewer, clock).tolist())
-    kept: list[Candidate] = []
+    verdicts: dict[Candidate, Verdict] = {}
     for candidate in candidates:
         code = None if candidate.row == REQUEST_ROW else code_of(next(numbers))
-        if code in UNNAMED_CODES:
-            continue
-        candidate.excluded = code
-        if code is not None:
-            candidate.title = ""
-        kept.append(candidate)
-    return kept
+        if code is None:
+            verdicts[candidate] = UNDECIDED
+        elif code not in UNNAMED_CODES:
+            verdicts[replace(candidate, title="")] = UNDECIDED.out(code)
+    return Judged(list(verdicts), verdicts)

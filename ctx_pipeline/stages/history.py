@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ctx_pipeline.contracts import ContextRequest, Exclusion
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Judged
 
 HISTORY = "history"
 
 
-def leave_out_unpaired(candidates: Sequence[Candidate], request: ContextRequest) -> None:
-    """Exclude the messages that no model accepts in a conversation, each with what it lacks."""
+def leave_out_unpaired(judged: Judged, request: ContextRequest) -> Judged:
+    """Leave out the messages that no model accepts in a conversation, each with what it lacks."""
     unpaired = unpaired_messages(request)
-    for candidate in candidates:
-        if (
-            candidate.section == HISTORY
-            and candidate.row == REQUEST_ROW
-            and candidate.order in unpaired
-        ):
-            candidate.excluded, candidate.counterfactual = (
-                Exclusion.GATE_REMOVED,
-                unpaired[candidate.order],
-            )
+    if not unpaired:
+        return judged
+    return judged.ruled(
+        {
+            c: judged.verdicts[c].out(Exclusion.GATE_REMOVED, unpaired[c.order])
+            for c in judged.candidates
+            if c.section == HISTORY and c.row == REQUEST_ROW and c.order in unpaired
+        }
+    )
 
 
 def message_groups(request: ContextRequest) -> list[list[int]]:

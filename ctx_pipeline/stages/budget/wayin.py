@@ -35,18 +35,21 @@ class _Claim:
     """The most that showing all of it may add."""
 
 
-def explain_out(options: Sequence[Option], window: Window, first: frozenset[str]) -> None:
-    """Say of every option that did not fit what would have let it in.
+def explain_out(
+    options: Sequence[Option], window: Window, first: frozenset[str]
+) -> dict[Candidate, str]:
+    """Return what would have let in what did not fit.
 
     More room goes to what asks for it more strongly, so an item lacks its own price and what all of those would take
     first. `first` names the kinds and times of loading that are served before anything is weighed.
     """
     if all(option.taken >= 0 for option in options):
-        return
+        return {}
     claims = _claims(options, window)
     before = _before(claims, options, first)
     growing = sum(_growth(candidate, window) for candidate in window.first) - window.left
     totals: list[int] = (before @ [claim.tokens for claim in claims] + growing).tolist()
+    found: dict[Candidate, str] = {}
     for place, claim in enumerate(claims):
         option = options[claim.number]
         if option.taken < 0:
@@ -55,8 +58,8 @@ def explain_out(options: Sequence[Option], window: Window, first: frozenset[str]
             ahead = zip(claims, before[place].tolist(), strict=True) if pays else ()
             others = [options[other.number] for other, served in ahead if served]
             lacks = _lacks(claim.price + totals[place], brought, others, window)
-            for member in option.members:
-                member.counterfactual = lacks
+            found.update(dict.fromkeys(option.members, lacks))
+    return found
 
 
 def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
@@ -134,9 +137,11 @@ def _before(
 
 def _growth(candidate: Candidate, window: Window) -> int:
     """Return what something taken before anything is weighed would take more, if there were room."""
-    if candidate.protected or candidate.rendition is None:
+    rendition = window.verdicts[candidate].rendition
+    if candidate.protected or rendition is None:
         return 0
-    return max(tokens for _, tokens in choices_of(candidate, candidate.tokens[0])) - candidate.cost
+    most = max(tokens for _, tokens in choices_of(candidate, candidate.tokens[0]))
+    return most - candidate.cost(rendition)
 
 
 def _lacks(short: int, brought: Sequence[Option], ahead: Sequence[Option], window: Window) -> str:

@@ -17,7 +17,7 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.stages.budget.allocate import Purse
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate, Judged, Verdict
 from ctx_pipeline.stages.routing import REFERENCED
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS
 
@@ -102,12 +102,18 @@ class Window:
     source_purses: Mapping[str, Purse]
     """What the items of a source may take, where the policy says so."""
     tool_purse: Purse
+    verdicts: dict[Candidate, Verdict]
+    """Those of the stage before, and what has been taken or left out since."""
     used: int = 0
     used_by: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Tokens by share."""
     opened: set[str] = field(default_factory=set[str])
     first: list[Candidate] = field(default_factory=list[Candidate])
     """What was taken before anything was weighed."""
+
+    def shows(self, candidate: Candidate) -> bool:
+        """Return whether a candidate has been taken."""
+        return self.verdicts[candidate].rendition is not None
 
     @property
     def left(self) -> int:
@@ -147,14 +153,14 @@ class Window:
             self.first.append(candidate)
             for purse in self.purses_of(candidate):
                 purse.left -= tokens
-        candidate.selected = True
-        candidate.selected_reason = reason
-        candidate.rendition = rendition
+        self.verdicts[candidate] = self.verdicts[candidate]._replace(
+            rendition=rendition, reason=reason
+        )
 
 
 def open_window(
     limits: Limits,
-    alive: Sequence[Candidate],
+    judged: Judged,
     *,
     profile: ModelProfile,
     policy: EffectivePolicy,
@@ -173,8 +179,16 @@ def open_window(
         profile.tool_schema_budget,
         profile.tool_schema_budget,
     )
-    by_row = {candidate.row: candidate for candidate in alive if candidate.row >= 0}
-    return Window(limits, heading_tokens, by_row, policy.max_observation_tokens, purses, tools)
+    by_row = {candidate.row: candidate for candidate in judged.indexed()}
+    return Window(
+        limits,
+        heading_tokens,
+        by_row,
+        policy.max_observation_tokens,
+        purses,
+        tools,
+        dict(judged.verdicts),
+    )
 
 
 def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
@@ -201,9 +215,8 @@ def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
     for candidate in [candidate for candidate in alive if candidate.protected and candidate.spare]:
         lacking = window.used + window.price(candidate, candidate.tokens[0]) - window.limits.usable
         if lacking > 0:
-            candidate.excluded, candidate.counterfactual = (
-                Exclusion.OVER_BUDGET,
-                f"+{lacking} tokens",
+            window.verdicts[candidate] = window.verdicts[candidate].out(
+                Exclusion.OVER_BUDGET, f"+{lacking} tokens"
             )
         else:
             window.take(candidate, Rendition.FULL, candidate.tokens[0], "protected")
@@ -227,7 +240,7 @@ def spend_required(alive: Sequence[Candidate], request: ContextRequest, window: 
     Neither the budget of its source nor the cost budget costs a call what it cannot do without.
     """
     for kind in request.required_types:
-        if any(candidate.selected and candidate.kind == kind for candidate in alive):
+        if any(candidate.kind == kind and window.shows(candidate) for candidate in alive):
             continue
         room = window.limits.usable - window.used
         # What only points to another one of the request comes last.
@@ -255,7 +268,7 @@ def spend_called(alive: Sequence[Candidate], window: Window) -> None:
     tools = [
         candidate
         for candidate in alive
-        if REFERENCED in candidate.discovered_by and not candidate.selected
+        if REFERENCED in candidate.discovered_by and not window.shows(candidate)
     ]
     room = min(window.limits.usable - window.used, window.tool_purse.left)
     whole = sum(candidate.tokens[0] for candidate in tools) <= room
@@ -274,10 +287,10 @@ def spend_first(
     `planned` holds it to the share of its section; there nothing becomes a pointer to fit.
     """
     for candidate in candidates:
-        if not candidate.selected and _take_largest(candidate, window, planned, "score"):
+        if not window.shows(candidate) and _take_largest(candidate, window, planned, "score"):
             for row in candidate.needs:
                 needed = window.by_row.get(row)
-                if needed is not None and not needed.selected and needed.section != TOOLS:
+                if needed is not None and not window.shows(needed) and needed.section != TOOLS:
                     _take_largest(needed, window, None, f"needed by {candidate.item_id}")
 
 

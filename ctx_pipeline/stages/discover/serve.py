@@ -1,4 +1,4 @@
-"""Discover: what might help this call. The batch half writes identities, vectors and the dependency graph."""
+"""Discover: what might help this call."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from pydantic import ValidationError
 
 from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Message, Trust, WhenToLoad
 from ctx_pipeline.errors import InvalidRequest
-from ctx_pipeline.index.relations import related_rows
-from ctx_pipeline.index.rows import Row, edges, subjects
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
-from ctx_pipeline.stages.discover.clusters import cluster_observations
+from ctx_pipeline.stages.discover.clusters import clustered
 from ctx_pipeline.stages.discover.expansion import add_named, named_terms
 from ctx_pipeline.stages.discover.periods import Period, resolve, shown
 from ctx_pipeline.stages.discover.queries import Query, search_all
@@ -31,9 +29,7 @@ from ctx_pipeline.tools.compact import compact_tool
 from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ctx_pipeline.index.reader import Floats, Rows, ServingView
+    from ctx_pipeline.index.reader import Rows, ServingView
 
 NEIGHBOUR_DEPTH = 2
 """Steps along the dependency graph: metric -> table -> its base."""
@@ -66,51 +62,9 @@ VECTOR, LEXICAL, DEPENDENCY, RELATED, GLOSSARY = (
 class Discovered:
     """Candidates by where they came from, how many rows permission rules removed, and the periods of the request."""
 
-    candidates: list[Candidate]
+    candidates: Sequence[Candidate]
     denied: dict[Exclusion, int]
     periods: tuple[Period, ...] = ()
-
-
-def batch(rows: Sequence[Row]) -> pa.Table:
-    """Return what identifies each row and what it is connected to.
-
-    Columns: tenant, item_id, version, title, subject_name, subject (its number, -1 for none), chain, edges (rows it
-    needs), related (rows that might help beside it), forms (names it is asked for by).
-    """
-    import pyarrow as pa
-
-    numbers, _ = subjects(rows)
-    needed = edges(rows)
-    row_lists = pa.list_(pa.field("item", pa.int32()))
-    return pa.table(
-        {
-            "tenant": pa.array([row.tenant for row in rows], pa.large_string()),
-            "item_id": pa.array([row.item_id for row in rows], pa.large_string()),
-            "version": pa.array([row.version for row in rows], pa.large_string()),
-            "title": pa.array([row.title for row in rows], pa.large_string()),
-            "subject_name": pa.array([row.subject or "" for row in rows], pa.large_string()),
-            "subject": pa.array(numbers, pa.int32()),
-            "chain": pa.array([row.chain for row in rows], pa.int32()),
-            "edges": pa.array(needed, row_lists),
-            "related": pa.array(related_rows(rows, needed), row_lists),
-            "forms": pa.array([row.forms for row in rows], pa.list_(pa.field("item", pa.string()))),
-        }
-    )
-
-
-def vector_table(vectors: Floats) -> pa.Table:
-    """Return the vectors of all rows as one column of fixed-size lists."""
-    import pyarrow as pa
-
-    flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1), pa.float32())
-    return pa.table({"vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
-
-
-def quantised_table(vectors: Floats, rows: Sequence[Row]) -> pa.Table:
-    """Return the small copies of the vectors that searches of large tenants read."""
-    from ctx_pipeline.index import quantised
-
-    return quantised.quantised_table(vectors, rows)
 
 
 def serve(
@@ -367,20 +321,7 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
                 ItemKind.HISTORY, f"message/{number}", "history", text, tokens_of, order=number
             )
         )
-    names: set[str] = set()
-    for number, seen in enumerate(request.observations):
-        made.append(
-            _request_item(
-                ItemKind.OBSERVATION,
-                _unused(f"observation/{seen.observation_id}", names),
-                "observations",
-                seen.content,
-                tokens_of,
-                order=number,
-                trust=Trust.TOOL_UNTRUSTED,
-            )
-        )
-    cluster_observations(made, request, tokens_of)
+    made.extend(_observations(request, tokens_of))
     made.extend(_offered_tools(request, tokens_of))
     goal = _goal_text(request)
     if goal:
@@ -388,11 +329,28 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
     return made
 
 
+def _observations(request: ContextRequest, tokens_of: CountTokens) -> Sequence[Candidate]:
+    names: set[str] = set()
+    made = [
+        _request_item(
+            ItemKind.OBSERVATION,
+            _unused(f"observation/{seen.observation_id}", names),
+            "observations",
+            seen.content,
+            tokens_of,
+            order=number,
+            trust=Trust.TOOL_UNTRUSTED,
+        )
+        for number, seen in enumerate(request.observations)
+    ]
+    return clustered(made, request, tokens_of)
+
+
 def notice(name: str, text: str, tokens_of: CountTokens) -> Candidate:
     """Tell the model something of the call itself: always shown, except where it does not fit beside the rest."""
-    item = _request_item(ItemKind.STATE, name, "state", text, tokens_of, protected=True, order=1)
-    item.spare = True
-    return item
+    return _request_item(
+        ItemKind.STATE, name, "state", text, tokens_of, protected=True, spare=True, order=1
+    )
 
 
 def _message_text(message: Message) -> str:
@@ -447,6 +405,7 @@ def _request_item(
     tokens_of: CountTokens,
     *,
     protected: bool = False,
+    spare: bool = False,
     order: int = 0,
     trust: Trust = Trust.USER,
 ) -> Candidate:
@@ -469,10 +428,11 @@ def _request_item(
         authority=100 if protected else 50,
         trust=trust.value,
         protected=protected,
+        spare=spare,
         tokens=(counts[0], counts[1], counts[2]),
         blocks=blocks,
         order=order,
-        discovered_by=[REQUEST_SOURCE],
+        discovered_by=(REQUEST_SOURCE,),
     )
 
 
@@ -517,7 +477,7 @@ def _offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Cand
                 tokens=(tokens_of(full), 0 if compact is None else tokens_of(compact), 0),
                 blocks=Blocks(full=full, compact=compact, pointer=""),
                 order=number,
-                discovered_by=[REQUEST_SOURCE],
+                discovered_by=(REQUEST_SOURCE,),
             )
         )
     return made
