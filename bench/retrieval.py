@@ -200,7 +200,7 @@ def _write_config(pool: Pool) -> None:
     lines = ["[project]", 'name = "bench"', f'tenant = "{TENANT}"', 'default_model = "gpt-5"']
     for source in pool.sources:
         lines += ["[[sources]]", f'name = "{source.name}"', f'kind = "{source.kind}"']
-        lines.append(f"path = {json.dumps(source.path)}")
+        lines += [f"path = {json.dumps(source.path)}", 'sensitivity = "internal"', 'groups = ["*"]']
     pool.home.mkdir(parents=True, exist_ok=True)
     (pool.home / "ctx.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -33,7 +33,7 @@ from ctx_pipeline.contracts.render import SECTION_FOOTER
 from ctx_pipeline.errors import GateFailed, InvalidRequest
 from ctx_pipeline.language.tokens import count_tokens
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages import assemble, gate, routing, snapshot
+from ctx_pipeline.stages import assemble, gate, intake, routing, snapshot, tool_faults
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Judged
@@ -187,7 +187,7 @@ class Engine:
         """
         timer, deadline = _Timer(seconds), Deadline(call.request.deadline_ms)
         policy = call.effective()
-        request = _required_by(policy, call.request)
+        request = _required_by(policy, intake.legible_request(call.request))
         chosen = self._choose(call, request, policy, view, timer, deadline)
         shown = _show(chosen, call, view, policy)
         timer.done("assemble")
@@ -295,6 +295,7 @@ def ranked(
     judged = rank.serve(judged, weighed, case)
     judged = rank.layer_instructions(judged, request)
     judged = routing.prefer_offered(judged, request)
+    judged = tool_faults.withhold(judged, view.reader.tools, policy)
     judged = duplicates.serve(judged, view.reader)
     judged, conflicting = conflicts.serve(
         judged, view.reader, policy=policy, refreshed=call.refreshed, request=request
@@ -415,8 +416,10 @@ def _pack(
         conflicts=chosen.conflicts,
         warnings=(
             *_request_warnings(call),
+            *intake.warnings_of(call.request),
             *chosen.budgeted.warnings,
             *deadline.warnings,
+            *tool_faults.warnings_of(chosen.judged, view.reader.tools, policy),
             *_decision_warnings(decision),
             *gate.warnings_of(findings),
         ),

@@ -182,7 +182,8 @@ class ContextProject:
         """Turn a request into a pack and keep its snapshot.
 
         `at` is the clock (authorization and freshness), now when None. `durable` returns only when the snapshot is
-        synced to disk; else it is within 50 ms. `seconds` collects wall time per stage.
+        synced to disk; else it follows, and a process that is killed before loses it (see `Ledger.submit_snapshot`).
+        `seconds` collects wall time per stage.
 
         Raises:
             InvalidRequest: the request cannot be served; `BudgetTooSmall` and `GateFailed` say why.

@@ -113,12 +113,12 @@ def _built(pipeline: Pipeline) -> Generation | None:
 
 def _is_there(directory: Path, *, pinned: bool) -> bool:
     """Return whether an artifact has all its files; whether they are what was written is for its readers to say."""
-    from ctx_pipeline.index.artifact import LEXICAL, PARTS
+    from ctx_pipeline.index.artifact import PARTS
 
     if pinned:
         # A build takes the place of a pinned artifact only when its folder is gone.
         return directory.is_dir()
-    files = ("manifest.json", *(f"{name}.arrow" for name in PARTS), f"{LEXICAL}/meta.json")
+    files = ("manifest.json", *(f"{name}.arrow" for name in PARTS))
     return all((directory / name).is_file() for name in files)
 
 

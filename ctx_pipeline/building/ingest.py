@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctx_pipeline.building.numbering import created_events, finish_log, numbered_rows
 from ctx_pipeline.config.settings import mask_url
 from ctx_pipeline.contracts import (
+    LOADED_ALL_THE_SAME,
     ContextItem,
     FileCode,
     FileError,
@@ -388,14 +389,13 @@ def _failed_items(
     store: Store, source: SourceConfig, batch: SourceReading, stored: dict[Key, list[Stored]]
 ) -> frozenset[Key]:
     """Return the stored items that came from files with errors: they may be there still."""
-    failed = {error.path for error in batch.errors}
+    failed = {error.path for error in batch.errors if error.code not in LOADED_ALL_THE_SAME}
     if not failed:
         return frozenset()
-    if any(error.path in (source.path, source.name) for error in batch.errors):
+    if not failed.isdisjoint((source.path or "", source.name)):
         return frozenset(stored)
-    present = {(item.scope.tenant or "", item.item_id) for item in batch.items} | {
-        item.key for item in batch.kept
-    }
+    present = {(item.scope.tenant or "", item.item_id) for item in batch.items}
+    present.update(item.key for item in batch.kept)
     kept: set[Key] = set()
     for key, versions in stored.items():
         if key not in present:

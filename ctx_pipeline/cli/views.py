@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from ctx_pipeline.text import normalise
+from ctx_pipeline.text import legible
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ctx_pipeline.contracts import ConflictRecord, ContextDecisionTrace, ContextPack
+    from ctx_pipeline.contracts import ConflictRecord, ContextDecisionTrace, ContextPack, FileError
 
 PLAIN_WIDTH = 100_000
 """Columns where nobody looks at a screen: nothing is folded or cut, so that other programs can read the lines."""
@@ -21,6 +21,8 @@ TEXT_CELLS = 10
 ROOMY = 100
 """Columns of a terminal below which every column of a table may be folded."""
 BAR_CELLS = 30
+SHOWN_ERRORS = 50
+"""Errors of files that a build names on screen; `--json` has them all."""
 SHOWN_OUT = 15
 """Rows of what stayed out; `ctx explain` has them all."""
 VERSION_CHARS = 20
@@ -96,10 +98,23 @@ def waiting_words(waiting: int, build: str) -> list[Block]:
 
 def cell(value: object) -> str:
     """Return a value as one line without control characters, so that content cannot drive the terminal."""
-    text = (
-        normalise("" if value is None else str(value)).replace("\t", " ").replace("\x1b", "\ufffd")
-    )
+    text = legible("" if value is None else str(value)).replace("\t", " ")
     return " ".join(text.split("\n"))
+
+
+def error_words(title: str, errors: Sequence[FileError], hint: Callable[..., str]) -> Words:
+    """Return what was wrong with files, the first `SHOWN_ERRORS` of it."""
+    lines = [
+        f"  {_place(error)} {error.code.value}: {cell(error.message)}"
+        for error in errors[:SHOWN_ERRORS]
+    ]
+    more = len(errors) - SHOWN_ERRORS
+    tail = [f"  and {more} more: {hint('build', '--json')}"] if more > 0 else []
+    return Words("\n".join([title, *lines, *tail]), "yellow")
+
+
+def _place(error: FileError) -> str:
+    return cell(error.path) if error.line is None else f"{cell(error.path)}:{error.line}"
 
 
 def number(value: int) -> str:

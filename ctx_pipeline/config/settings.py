@@ -189,16 +189,16 @@ class SourceConfig(Section):
     trust: Trust | None = None
     sensitivity: Sensitivity | None = Sensitivity.INTERNAL
     tenant: Name | None = None
-    """None: the project's tenant."""
-    groups: tuple[Name, ...] = ("*",)
+    groups: tuple[Name, ...] = ()
     principals: tuple[Name, ...] = ()
+    may_widen: bool = False
+    tenants: tuple[Name, ...] = ()
     environment: Name | None = None
     task_types: tuple[Name, ...] = ()
     agent_visibility: tuple[Name, ...] = ()
     freshness: Freshness | None = None
     when_to_load: WhenToLoad | None = None
     owner: Name | None = None
-    """Team or person who answers for the source; shown in the asset graph."""
     max_file_bytes: Annotated[int, Field(ge=1)] = 32 * 1024 * 1024
     max_shrink: Annotated[float, Field(ge=0.0, le=1.0)] = DEFAULT_MAX_SHRINK
     """Share of its items that a source may lose from one reading to the next; above it a person has

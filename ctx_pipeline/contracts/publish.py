@@ -26,7 +26,6 @@ class DefinitionCode(StrEnum):
     NOT_CHECKED = "not_checked"
     VERSION_NOT_NEWER = "version_not_newer"
     VALID_FROM_TOO_EARLY = "valid_from_too_early"
-    UNKNOWN_TENANT = "unknown_tenant"
     NO_DEFINITIONS = "no_definitions"
 
 

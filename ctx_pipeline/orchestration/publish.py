@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.config.settings import SourceConfig, load_config
@@ -25,10 +24,7 @@ from ctx_pipeline.registry.files import DefinitionFile, Target, find_targets, wr
 from ctx_pipeline.registry.review import Review, choose_registry, review
 from ctx_pipeline.registry.stored import Version, read_versions
 from ctx_pipeline.times import utc_now
-from ctx_pipeline.workspace import state_folder
-
-if TYPE_CHECKING:
-    from ctx_pipeline.ledger import Ledger
+from ctx_pipeline.workspace import read_ledger
 
 __all__ = ["DefinitionFile", "check", "publish"]
 
@@ -64,7 +60,7 @@ def check(
     targets = find_targets(registry, loaded.home, files)
     from ctx_pipeline.index.store import Store
 
-    with _open_record(loaded.home, loaded.config.ledger.url is not None) as ledger:
+    with read_ledger(loaded.home, loaded.config.ledger) or nullcontext() as ledger:
         found = review(
             loaded.home,
             loaded.config,
@@ -75,18 +71,6 @@ def check(
             now=now,
         )
     return _report(registry, targets, found, now)
-
-
-def _open_record(home: Path, remote: bool) -> Ledger | nullcontext[None]:
-    """Open the ledger for reading; None when there is none yet."""
-    from ctx_pipeline.ledger import Ledger
-
-    if remote:
-        url = load_config(home).config.ledger.url
-        assert url is not None
-        return Ledger.open(url.get_secret_value(), readonly=True)
-    path = state_folder(home) / "ledger.db"
-    return Ledger.open(path, readonly=True) if path.exists() else nullcontext()
 
 
 def publish(

@@ -11,10 +11,12 @@ from typing import Any
 from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.contracts import FileCode, SourceKind
 from ctx_pipeline.errors import ConfigError
+from ctx_pipeline.sources.ceilings import within_source
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.reading import SourceReading
 from ctx_pipeline.sources.units import Units
+from ctx_pipeline.sources.unseen import without_unseen
 
 Adapter = Callable[[tuple[FoundFile, ...], Origin], SourceReading]
 """Reads the files of one source. It reports what is wrong with a file and never raises for its content."""
@@ -34,7 +36,8 @@ def read_source(
     """Read every file of `source` and return its items in a stable order.
 
     A file that cannot be read or understood is an entry of `errors`, never an exception, and the other files are
-    loaded. A path that does not exist gives one error of code `missing`.
+    loaded. A path that does not exist gives one error of code `missing`. What records say of their readers holds
+    within what the source says: see `within_source`. Characters that nobody sees are taken out: see `without_unseen`.
 
     Args:
         source: The `[[sources]]` entry.
@@ -47,6 +50,11 @@ def read_source(
         ConfigError: there is no adapter for the source's kind, or the source names no path.
     """
     origin = Origin.of(source, tenant=tenant, units=units)
+    return without_unseen(within_source(_read(origin, home, replaced), origin))
+
+
+def _read(origin: Origin, home: Path, replaced: Sequence[FoundFile]) -> SourceReading:
+    source = origin.source
     if source.kind in READERS:
         reader: Reader = _load(READERS[source.kind])
         return reader(origin, home)

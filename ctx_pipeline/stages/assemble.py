@@ -116,7 +116,7 @@ def _capability(tool: Candidate, verdict: Verdict, text: str, known: ToolRow | N
         schema_hash=short_hash(text, 16),
         rendition=verdict.rendition or Rendition.FULL,
         server=None if known is None else known.server,
-        tool_name=None if known is None else known.tool_name,
+        tool_name=known.tool_name if known else None if tool.title == name else tool.title,
     )
 
 

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 
 from ctx_pipeline.contracts.codes import Rendition
-from ctx_pipeline.text import normalise, sha256_hex
+from ctx_pipeline.text import legible, sha256_hex
 
-RENDITION_VERSION = "2"
+RENDITION_VERSION = "3"
 """Changes whenever the bytes of a rendition change; part of every build's generation."""
 
 COMPACT_CHARS = 480
@@ -20,8 +20,9 @@ COMPACT_CHARS = 480
 COMPACT_MIN_SAVING = 0.25
 """A compact rendition that saves less than this share of the full one is not offered."""
 
-# A reader may skip blanks and invisible characters inside a tag, so these imitate one as well. Possessive: linear time.
-_GAP = r"[\s\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]*+"
+# A reader may skip blanks and marks of what was no text inside a tag, so these imitate one as well. Characters that
+# nobody sees are taken out before. Possessive: linear time.
+_GAP = r"[\s\ufffd]*+"
 _IMITATION = re.compile(rf"<(?={_GAP}(?:/{_GAP})?(?:item|section)\b)", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?;。！？；\n](?=\s|[^\x00-\x7f]|$)")
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -59,7 +60,7 @@ class Blocks:
 
 def make_blocks(labels: BlockLabels, content: str) -> Blocks:
     """Render an item in every rendition."""
-    body = escape(normalise(content))
+    body = escape(legible(content))
     tag = _tag(body)
     full = _wrap(tag, _attributes(labels, Rendition.FULL), body)
     short = _shorten(body)
@@ -99,7 +100,7 @@ def _attributes(labels: BlockLabels, rendition: Rendition) -> str:
 
 def attribute(value: str, limit: int = 160) -> str:
     """Return a value that is safe inside double quotes on one line, at most `limit` characters."""
-    flat = " ".join(normalise(value).split())
+    flat = " ".join(legible(value).split())
     flat = (
         flat.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,6 +14,9 @@ _PLACE = {rendition: place for place, rendition in enumerate(Rendition)}
 
 REQUEST_ROW = -1
 """`Candidate.row` of what came with the request instead of an index."""
+REQUEST_SOURCE = "request"
+"""`Candidate.source` of the same."""
+CountTokens = Callable[[str], int]
 NO_FEATURES: Mapping[str, float] = MappingProxyType({})
 
 
@@ -52,6 +55,10 @@ class Candidate:
     exist."""
     blocks: Blocks | None = None
     """Renditions of what came with the request."""
+    refusal: str | None = None
+    """Why a tool that came with the request has no form that providers take."""
+    poison: tuple[str, ...] = ()
+    """What the texts of a tool that came with the request try with the model (`tools.poison`)."""
     order: int = 0
     """Place among the items of its section that keep the caller's order."""
 

@@ -15,8 +15,9 @@ from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import NEVER, STATE_LIVE, ScopeLabel
 from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
 from ctx_pipeline.stages.sections import TOOLS
-from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table, renamed
+from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table
 from ctx_pipeline.tools.compact import compact_tool
+from ctx_pipeline.tools.provider_form import renamed
 from ctx_pipeline.tools.traits import RISKS
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def batch(
             phases=phases.get(rows[at].source, ()),
             content=item.content or "{}",
             live=newest[rows[at].key] == at and not is_withdrawn(rows[at], patches),
-            label=_label(rows[at], patches),
+            label=label_today(rows[at], patches),
         )
         for at, item in zip(tool_places(rows), items, strict=True)
     ]
@@ -85,7 +86,7 @@ def _of(row: Row, patches: Mapping[ItemKey, Patch]) -> list[Patch]:
     return [patch for patch in found if patch is not None]
 
 
-def _label(row: Row, patches: Mapping[ItemKey, Patch]) -> ScopeLabel:
+def label_today(row: Row, patches: Mapping[ItemKey, Patch]) -> ScopeLabel:
     """Return who may see a row after what was revoked."""
     found = _of(row, patches)
     return replace(
@@ -146,11 +147,11 @@ def _line(text: str | None) -> str | None:
 
 
 def called_rows(
-    reader: ArtifactReader, request: ContextRequest, permitted: Callable[[list[int]], list[int]]
+    reader: ArtifactReader, request: ContextRequest, standing: Callable[[list[int]], list[int]]
 ) -> list[int]:
     """Return the rows of the tools that the conversation calls: those that show a name, else those that own it.
 
-    `permitted` keeps the rows that may be named, so that what else goes by a name makes no difference.
+    `standing` keeps the rows that may be named and stand, so that what else goes by a name makes no difference.
     """
     names: dict[str, None] = {}
     for message in request.messages:
@@ -162,7 +163,7 @@ def called_rows(
             if isinstance(name, str):
                 names[name] = None
     named = [reader.tool_rows_by_name[name] for name in names if name in reader.tool_rows_by_name]
-    return [row for rows in named for row in permitted(rows.shown) or permitted(rows.owned)]
+    return [row for rows in named for row in standing(rows.shown) or standing(rows.owned)]
 
 
 def prefer_offered(judged: Judged, request: ContextRequest) -> Judged:

@@ -343,7 +343,7 @@ WRONG: dict[str, tuple[list[dict[str, Any]], list[tuple[str, int | None]]]] = {
         [{**V2, "valid_from": "2025-01-01T00:00:00Z"}],
         [("valid_from_too_early", 2)],
     ),
-    "an unknown tenant": ([{**AOV, "tenant": "acne"}], [("unknown_tenant", 2)]),
+    "an unknown tenant": ([{**AOV, "tenant": "acne"}], [("wrong_tenant", 2)]),
     "a naive time": ([{**V2, "valid_from": "2026-06-01T00:00:00"}], [("naive_time", 2)]),
     "a record without a name": ([{"expression": "1"}], [("bad_record", 2)]),
 }
@@ -480,7 +480,13 @@ def test_without_a_schema_source_nothing_is_known_and_that_is_said(home: Home):
 
 def test_the_schema_of_another_tenant_is_not_consulted(tmp_path: Path):
     home = Home(tmp_path)
-    write_config(tmp_path, {"registry": REGISTRY, "warehouse": {**WAREHOUSE, "tenant": "globex"}})
+    write_config(
+        tmp_path,
+        {
+            "registry": {**REGISTRY, "tenants": ["globex"]},
+            "warehouse": {**WAREHOUSE, "tenant": "globex"},
+        },
+    )
     home.read_warehouse()
     assert codes(home.check({**GMV, "table": "nowhere"}).findings, "warning") == [
         ("not_checked", None)

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from pydantic import ValidationError
 
 from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Message, Trust, WhenToLoad
-from ctx_pipeline.errors import InvalidRequest
-from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
+from ctx_pipeline.security.visibility import (
+    UNNAMED_CODES,
+    WITHDRAWN_CODES,
+    Clock,
+    Viewer,
+    code_of,
+)
 from ctx_pipeline.stages import routing
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import REQUEST_SOURCE, Candidate, CountTokens
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
 from ctx_pipeline.stages.discover.clusters import clustered
 from ctx_pipeline.stages.discover.expansion import add_named, named_terms
+from ctx_pipeline.stages.discover.offered import offered_tools
 from ctx_pipeline.stages.discover.periods import Period, resolve, shown
 from ctx_pipeline.stages.discover.queries import Query, search_all
 from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import canonical_json, repair_json, short_hash
-from ctx_pipeline.tools.compact import compact_tool
-from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
 
 if TYPE_CHECKING:
     from ctx_pipeline.index.reader import Rows, ServingView
@@ -46,8 +48,6 @@ RIVALS_LOOKED_AT = 256
 """Visible rows looked at for what contradicts the hits."""
 MAX_RIVALS = 16
 """Rows added because they contradict a hit: those of the best hits first, of one hit those of most authority."""
-CountTokens = Callable[[str], int]
-REQUEST_SOURCE = "request"
 VECTOR, LEXICAL, DEPENDENCY, RELATED, GLOSSARY = (
     "vector",
     "lexical",
@@ -94,7 +94,7 @@ def serve(
         ):
             found.add(row, code.value)
     if request.messages and request.tools is None:
-        for row in routing.called_rows(view.reader, request, found.permitted):
+        for row in routing.called_rows(view.reader, request, found.standing):
             found.add(row, routing.REFERENCED)
     dense, lexical = hits.dense, hits.lexical
     add_named(lexical, named, view, viewer=viewer, clock=clock, limit=limit)
@@ -104,11 +104,14 @@ def serve(
         found.add(row, LEXICAL)
     missing = [row for row in found.by_row if row not in dense]
     dense.update(zip(missing, hits.similarity(missing), strict=True))
-    best = sorted(found.by_row, key=lambda row: (-dense[row] - (row in lexical), row))
+    best = sorted(
+        found.standing(list(found.by_row)), key=lambda row: (-dense[row] - (row in lexical), row)
+    )
     found.add_neighbours()
     found.add_siblings(best)
     found.add_related(best)
     found.add_rivals(best)
+    found.add_lapsed(hits.lapsed)
     candidates = found.candidates(encoding, dense, lexical)
     periods = resolve(_task_text(request), clock.at)
     if periods:
@@ -135,8 +138,8 @@ class _Finder:
             ways.append(how)
 
     def add_neighbours(self) -> None:
-        """Follow the dependencies of what has been found, through permitted items only."""
-        frontier = list(self.by_row)
+        """Follow the dependencies of what has been found, through permitted items only that nobody has withdrawn."""
+        frontier = self.standing(list(self.by_row))
         for _ in range(NEIGHBOUR_DEPTH):
             reached: dict[int, int] = {}
             for row, target in self.reader.dependencies(frontier):
@@ -145,10 +148,11 @@ class _Finder:
                     reached.setdefault(target, row)
             # What was also a weak hit of its own is needed all the same.
             known = [row for row in reached if row in self.by_row]
-            frontier = self.permitted([row for row in reached if row not in self.by_row])
-            for row in (*known, *frontier):
+            new = self.permitted([row for row in reached if row not in self.by_row])
+            for row in (*known, *new):
                 self.add(row, DEPENDENCY)
                 self.parents.setdefault(row, reached[row])
+            frontier = self.standing(new)
 
     def add_siblings(self, best: Sequence[int]) -> None:
         """Add other versions of what has been found, and whatever else is about the best hits' subjects."""
@@ -160,7 +164,10 @@ class _Finder:
         found = self.permitted(list(related))
         namesakes = [row for row in found if related[row][0] == "subject"]
         if len(namesakes) > MAX_NAMESAKES:
-            namesakes.sort(key=lambda row: (-int(self.reader.authority[row]), row))
+            standing = set(self.standing(namesakes))
+            namesakes.sort(
+                key=lambda row: (row not in standing, -int(self.reader.authority[row]), row)
+            )
             left_out = set(namesakes[MAX_NAMESAKES:])
             found = [row for row in found if row not in left_out]
         for row in found:
@@ -173,11 +180,13 @@ class _Finder:
         hits = list(best[:SIBLING_SUBJECTS])
         # Tests cover files; a hit in one is a symbol of it.
         code = (row for row in hits if self.reader.kind[row] == _CODE)
-        hits += [need for row in code for need in self.needs.get(row, ()) if need not in hits]
+        hits += self.standing(
+            [need for row in code for need in self.needs.get(row, ()) if need not in hits]
+        )
         pairs = [
             (row, other) for row, other in self.reader.related(hits) if other not in self.by_row
         ]
-        permitted = set(self.permitted(list({other for _, other in pairs})))
+        permitted = set(self.standing(list({other for _, other in pairs})))
         beside: dict[int, int] = defaultdict(int)
         added: set[int] = set()
         for row, other in pairs:
@@ -191,6 +200,13 @@ class _Finder:
                 added.add(other)
                 self.add(other, RELATED)
                 self.parents.setdefault(other, row)
+
+    def add_lapsed(self, rows: Sequence[int]) -> None:
+        """Add what words find and time or an event rules out; it comes last, so that it leads to nothing else."""
+        for row in rows:
+            ways = self.by_row.setdefault(row, [])
+            if LEXICAL not in ways:
+                ways.insert(0, LEXICAL)
 
     def add_rivals(self, best: Sequence[int]) -> None:
         """Add what contradicts the hits, so that both sides are known where only one was found."""
@@ -211,11 +227,18 @@ class _Finder:
 
     def permitted(self, rows: list[int]) -> list[int]:
         """Return the rows that may be named, so that none other leads to a candidate; time may still rule them out."""
+        return self._without(rows, UNNAMED_CODES)
+
+    def standing(self, rows: list[int]) -> list[int]:
+        """Return the rows that may be named and that nobody has withdrawn: what leads on to others."""
+        return self._without(rows, UNNAMED_CODES | WITHDRAWN_CODES)
+
+    def _without(self, rows: list[int], ruled_out: frozenset[Exclusion]) -> list[int]:
         if not rows:
             return []
         codes = self.view.codes(np.asarray(rows, np.intp), self.viewer, self.clock).tolist()
         return [
-            row for row, code in zip(rows, codes, strict=True) if code_of(code) not in UNNAMED_CODES
+            row for row, code in zip(rows, codes, strict=True) if code_of(code) not in ruled_out
         ]
 
     def candidates(
@@ -322,7 +345,7 @@ def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[
             )
         )
     made.extend(_observations(request, tokens_of))
-    made.extend(_offered_tools(request, tokens_of))
+    made.extend(offered_tools(request, tokens_of))
     goal = _goal_text(request)
     if goal:
         made.append(_request_item(ItemKind.TASK, "goal", "goal", goal, tokens_of, protected=True))
@@ -434,60 +457,6 @@ def _request_item(
         order=order,
         discovered_by=(REQUEST_SOURCE,),
     )
-
-
-def _offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Candidate]:
-    """Return the caller's own tools, in the caller's order.
-
-    Raises:
-        InvalidRequest: one of them is no tool definition, or has the name of an earlier one.
-    """
-    made: list[Candidate] = []
-    places: dict[str, int] = {}
-    for number, value in enumerate(flatten_tools(list(request.tools or ()))):
-        try:
-            content = tool_content(ToolDefinition.model_validate(value))
-        except ValidationError as cause:
-            raise InvalidRequest(
-                "a tool of the request is no tool definition",
-                where=f"tools[{number}]",
-                fix="give name, description and input_schema (or parameters), as MCP or OpenAI functions do",
-                code="invalid_tool",
-            ) from cause
-        name = str(json.loads(content)["name"])
-        first = places.setdefault(name, number)
-        if first != number:
-            raise InvalidRequest(
-                f"a tool of the request repeats the name of tools[{first}]",
-                where=f"tools[{number}]",
-                fix="give every tool its own name",
-                code="invalid_tool",
-            )
-        full, compact = content + "\n", _compact_line(content)
-        made.append(
-            Candidate(
-                item_id=f"{ItemKind.TOOL.value}:{REQUEST_SOURCE}/{name}",
-                version=short_hash(content),
-                kind=ItemKind.TOOL.value,
-                title=name,
-                source=REQUEST_SOURCE,
-                section=TOOLS,
-                authority=50,
-                trust=Trust.USER.value,
-                tokens=(tokens_of(full), 0 if compact is None else tokens_of(compact), 0),
-                blocks=Blocks(full=full, compact=compact, pointer=""),
-                order=number,
-                discovered_by=(REQUEST_SOURCE,),
-            )
-        )
-    return made
-
-
-@lru_cache(maxsize=1_024)
-def _compact_line(content: str) -> str | None:
-    """Return a tool's compact rendition; callers offer the same tools again and again."""
-    short = compact_tool(content)
-    return None if short is None else short + "\n"
 
 
 def _task_text(request: ContextRequest) -> str:

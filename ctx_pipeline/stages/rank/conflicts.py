@@ -18,7 +18,7 @@ from ctx_pipeline.contracts.policy import ConflictAction, Criterion
 from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import ALWAYS
 from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
-from ctx_pipeline.stages.routing import is_withdrawn
+from ctx_pipeline.stages.routing import is_withdrawn, label_today
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,9 +73,10 @@ def batch(rows: Sequence[Row], claims: pa.Table, patches: Mapping[ItemKey, Patch
     from ctx_pipeline.claims.contested import contested_table
 
     newest = {row.key: at for at, row in enumerate(rows)}
-    return contested_table(
-        rows, claims, {at for at in newest.values() if not is_withdrawn(rows[at], patches)}
-    )
+    live = {at for at in newest.values() if not is_withdrawn(rows[at], patches)}
+    if patches:
+        rows = [row._replace(label=label_today(row, patches)) for row in rows]
+    return contested_table(rows, claims, live)
 
 
 def serve(

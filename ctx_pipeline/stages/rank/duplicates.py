@@ -238,9 +238,7 @@ def _fold_group(
     table = np.stack([reader.signature(candidate.row) for candidate in group])
     kept: list[int] = []
     for at, candidate in enumerate(group):
-        alike = (
-            (table[kept] == table[at]).mean(axis=1) >= SIMILAR if kept else np.zeros(0, np.bool_)
-        )
+        alike = _alike(table[kept], table[at]) if kept else np.zeros(0, np.bool_)
         same = [
             kept[place]
             for place in np.flatnonzero(alike).tolist()
@@ -252,6 +250,17 @@ def _fold_group(
             yield candidate, verdicts[candidate].out(Exclusion.DUPLICATE, near)
         else:
             kept.append(at)
+
+
+def _alike(kept: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Return which signatures are near to one that they share a band with.
+
+    A group is joined by all of its rows, those too that the viewer may not see; a band is of two rows alone.
+    """
+    equal = kept == other
+    return (equal.mean(axis=1) >= SIMILAR) & equal.reshape(len(kept), BANDS, BAND).all(axis=2).any(
+        axis=1
+    )
 
 
 def _covers(kept: Candidate, other: Candidate, reader: ArtifactReader) -> bool:

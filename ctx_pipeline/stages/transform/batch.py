@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import ContextItem, ItemKind
 from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
+from ctx_pipeline.text import legible
 from ctx_pipeline.tools.compact import compact_tool
+from ctx_pipeline.tools.provider_form import provider_form
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 def render_item(item: ContextItem) -> Blocks:
-    """Return every rendition of an item; a tool's full and compact ones are one line of JSON each."""
+    """Return every rendition of an item; those of a tool, but its pointer, are JSON that providers
+    take.
+    """
     content = item.content if item.content is not None else item.content_ref or ""
     labels = BlockLabels(
         item_id=item.item_id,
@@ -25,6 +29,7 @@ def render_item(item: ContextItem) -> Blocks:
     )
     blocks = make_blocks(labels, content)
     if item.kind is ItemKind.TOOL:
+        content = provider_form(legible(content)).content
         short = compact_tool(content)
         return Blocks(
             full=content + "\n",
