@@ -94,12 +94,10 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-class Section(BaseModel):
+class Section(BaseModel, defer_build=True):
     """A table of `ctx.toml`: frozen, unknown keys are errors."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 Name = Annotated[Text, Field(min_length=1, max_length=512)]
