@@ -36,9 +36,11 @@ from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import assemble, gate, intake, routing, snapshot, tool_faults
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.budget import serve as budget
+from ctx_pipeline.stages.budget.window import Limits, limits_of
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Judged
 from ctx_pipeline.stages.deadline import Deadline
 from ctx_pipeline.stages.discover import serve as discover
+from ctx_pipeline.stages.discover.period_fiscal import PLAIN, Calendar
 from ctx_pipeline.stages.discover.periods import Period
 from ctx_pipeline.stages.discover.queries import Query, plan_queries
 from ctx_pipeline.stages.rank import conflicts, duplicates, relevance, rerank
@@ -70,6 +72,9 @@ COUNT_CACHE = 4_096
 COUNT_CACHE_CHARS = 8_192
 """... if they are no longer than this."""
 
+SENT_SHARE = 0.6
+"""Share of a deadline after which no further message of the conversation is looked at."""
+
 STAGES = ("embed", "discover", "filter", "rank", "budget", "assemble", "gate", "snapshot")
 
 
@@ -84,6 +89,7 @@ class Call:
     at: datetime
     refreshed: Mapping[str, int]
     """When each source was last read, in microseconds since 1970."""
+    calendar: Calendar = PLAIN
 
     def viewer(self) -> Viewer:
         """Return who looks, in which role, for which task."""
@@ -232,6 +238,8 @@ class Engine:
         """Run the stages that decide: discover, filter, rank, budget."""
         encoding = call.profile.encoding
         _check_encoding(view, encoding)
+        limits = limits_of(call.profile, request.token_budget, request.cost_budget)
+        tokens_of = _token_counter(encoding, limits.usable)
         viewer, clock = call.viewer(), call.clock()
         queries = self._queries(request, view, deadline)
         timer.done("embed")
@@ -242,8 +250,10 @@ class Engine:
             clock=clock,
             queries=queries,
             limit=policy.candidate_limit,
-            tokens_of=_token_counter(encoding),
+            tokens_of=tokens_of,
             encoding=encoding,
+            room=_room(limits, policy, deadline),
+            calendar=call.calendar,
         )
         timer.done("discover")
         judged = filter_stage.serve(found.candidates, view, viewer, clock)
@@ -335,7 +345,7 @@ def _told(records: Sequence[ConflictRecord], judged: Judged, encoding: str) -> J
     text = conflicts.told(records, judged) if records else ""
     if not text:
         return Judged.of(())
-    item = discover.notice("conflicts", text, _token_counter(encoding))
+    item = discover.notice("conflicts", text, _known_counts(encoding))
     return Judged([item], {item: rank.SENT})
 
 
@@ -521,12 +531,27 @@ class _Timer:
             self._last = now
 
 
+def _token_counter(encoding: str, most: int) -> Callable[[str], int]:
+    """Return what counts the tokens of a text; beyond `most`, which no pack can hold, it estimates them."""
+    known = _known_counts(encoding)
+    return lambda text: (
+        known(text) if len(text) <= COUNT_CACHE_CHARS else count_tokens(text, encoding, most)
+    )
+
+
 @lru_cache(maxsize=8)
-def _token_counter(encoding: str) -> Callable[[str], int]:
-    """Return what counts the tokens of a text, once: each turn brings the conversation so far again."""
-    count = partial(count_tokens, encoding=encoding)
-    known = lru_cache(maxsize=COUNT_CACHE)(count)
-    return lambda text: known(text) if len(text) <= COUNT_CACHE_CHARS else count(text)
+def _known_counts(encoding: str) -> Callable[[str], int]:
+    """Return what counts the tokens of a text once: each turn brings the conversation so far again."""
+    return lru_cache(maxsize=COUNT_CACHE)(partial(count_tokens, encoding=encoding))
+
+
+def _room(limits: Limits, policy: EffectivePolicy, deadline: Deadline) -> discover.Room:
+    return discover.Room(
+        window=limits.soft_target,
+        most_observation=policy.max_observation_tokens,
+        in_time=lambda: deadline.has_spent_less(SENT_SHARE, "the oldest messages"),
+        looked_at=deadline.characters,
+    )
 
 
 @lru_cache(maxsize=8)

@@ -44,6 +44,7 @@ from ctx_pipeline.language.tokens import load_while
 from ctx_pipeline.security.policy_guard import policy_guard
 from ctx_pipeline.security.policy_service import PolicyGuard
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
+from ctx_pipeline.stages.discover.period_fiscal import Calendar
 from ctx_pipeline.text import canonical_json, repair_json
 from ctx_pipeline.workspace import open_ledger
 
@@ -164,6 +165,11 @@ class ContextProject:
             )
         return chosen
 
+    def _calendar(self) -> Calendar:
+        """Return how the project counts its time."""
+        section = self.config.calendar
+        return Calendar(section.fiscal_start(), 6 if section.week_starts == "sunday" else 0)
+
     def profile(self, request: ContextRequest) -> ModelProfile:
         """Return the model profile a request names, else the project's default."""
         chosen = request.model_profile
@@ -205,6 +211,7 @@ class ContextProject:
             refreshed={
                 name: micros(when) for name, when in sorted(self.ledger.source_times().items())
             },
+            calendar=self._calendar(),
         )
         view = self.index.view()
         self._check_embedder(view.reader.manifest["embedder"])

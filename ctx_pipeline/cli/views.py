@@ -310,7 +310,11 @@ def _budget(pack: ContextPack) -> list[Block]:
 
 
 def _share(used: int, planned: int) -> str:
-    return f"{100 * used / planned:.0f} %" if planned else ""
+    """Return how much of what was planned is used; what goes beyond was left over by other shares."""
+    if not planned:
+        return ""
+    beyond = f" and {number(used - planned)} left by others" if used > planned else ""
+    return f"{min(100, round(100 * used / planned))} %{beyond}"
 
 
 def _conflicts(conflicts: Sequence[ConflictRecord]) -> Grid:

@@ -18,13 +18,13 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
     model_validator,
 )
 
+from ctx_pipeline.config.calendar import CalendarSection, Section
 from ctx_pipeline.config.layers import (
     Layer,
     Problem,
@@ -92,12 +92,6 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-class Section(BaseModel, defer_build=True):
-    """A table of `ctx.toml`: frozen, unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 Name = Annotated[Text, Field(min_length=1, max_length=512)]
@@ -351,6 +345,7 @@ class ProjectConfig(Section):
     policy: PolicySection = PolicySection()
     policy_service: PolicyServiceSection = PolicyServiceSection()
     engine: EngineSection = EngineSection()
+    calendar: CalendarSection = CalendarSection()
     ledger: LedgerSection = LedgerSection()
     dagster: DagsterSection = DagsterSection()
     artifact: ArtifactSection = ArtifactSection()

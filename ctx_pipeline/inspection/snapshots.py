@@ -244,7 +244,7 @@ def _own(record: SnapshotRecord) -> frozenset[Key]:
     """Return what came with the request: it belongs to the caller, whatever its id looks like."""
     rows: list[dict[str, Any]] = json.loads(record.trace_json)
     return frozenset(
-        (row["item_id"], row["version"]) for row in rows if row["discovered_by"] == [REQUEST_SOURCE]
+        (row["item_id"], row["version"]) for row in rows if REQUEST_SOURCE in row["discovered_by"]
     )
 
 

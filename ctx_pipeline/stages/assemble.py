@@ -80,7 +80,7 @@ def _pack_item(candidate: Candidate, verdict: Verdict, text: str) -> PackItem:
         kind=candidate.kind,
         title=candidate.title,
         rendition=verdict.rendition,
-        tokens=candidate.cost(verdict.rendition),
+        tokens=verdict.cost(candidate),
         text=text,
     )
 
@@ -109,7 +109,7 @@ def _capability(tool: Candidate, verdict: Verdict, text: str, known: ToolRow | N
         name=name,
         description=description,
         input_schema=schema.get("input_schema") or {},
-        tokens=tool.cost(verdict.rendition),
+        tokens=verdict.cost(tool),
         risk_level=RISKS[known.risk]
         if known
         else risk_of(name, description, schema.get("annotations") or {}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from ctx_pipeline.contracts.codes import Rendition
 from ctx_pipeline.text import legible, sha256_hex
@@ -37,6 +38,8 @@ class BlockLabels:
     title: str
     source: str
     trust: str
+    times: tuple[tuple[str, str], ...] = ()
+    """Names of times and the times, for what is only as good as it is recent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,24 @@ def make_blocks(labels: BlockLabels, content: str) -> Blocks:
     return Blocks(full=full, compact=compact, pointer=_pointer(labels, len(body)))
 
 
+def sent_blocks(labels: BlockLabels, content: str, characters: int | None = None) -> Blocks:
+    """Render what came with a request: nobody keeps it, so that a pointer leads nowhere.
+
+    `characters` is its length where `content` is only its beginning.
+    """
+    body = escape(legible(content))
+    length = len(body) if characters is None else characters
+    pointer = f'<item {_attributes(labels, Rendition.POINTER)} characters="{length}"/>\n'
+    full = _wrap(_tag(body), _attributes(labels, Rendition.FULL), body)
+    return Blocks(full=full, compact=None, pointer=pointer)
+
+
+def cut_block(labels: BlockLabels, content: str) -> str:
+    """Return the block of a content that has been cut."""
+    body = escape(legible(content))
+    return _wrap(_tag(body), _attributes(labels, Rendition.COMPACT), body)
+
+
 def escape(body: str) -> str:
     """Replace the `<` of everything that imitates a delimiter, so that no content can open or close one."""
     return _IMITATION.sub("&lt;", body)
@@ -92,10 +113,18 @@ def _attributes(labels: BlockLabels, rendition: Rendition) -> str:
         ("title", labels.title),
         ("source", labels.source),
         ("trust", labels.trust),
+        *labels.times,
     ]
     if rendition is not Rendition.FULL:
         pairs.append(("shown", rendition.value))
     return " ".join(f'{name}="{attribute(value)}"' for name, value in pairs if value)
+
+
+def time_text(moment: datetime) -> str:
+    """Return a time as blocks say it, in UTC: the day alone where it is midnight."""
+    utc = moment.astimezone(UTC)
+    midnight = (utc.hour, utc.minute, utc.second) == (0, 0, 0)
+    return f"{utc:%Y-%m-%d}" if midnight else f"{utc:%Y-%m-%dT%H:%M}Z"
 
 
 def attribute(value: str, limit: int = 160) -> str:

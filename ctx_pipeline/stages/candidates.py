@@ -15,9 +15,20 @@ _PLACE = {rendition: place for place, rendition in enumerate(Rendition)}
 REQUEST_ROW = -1
 """`Candidate.row` of what came with the request instead of an index."""
 REQUEST_SOURCE = "request"
-"""`Candidate.source` of the same."""
+"""`Candidate.source` of it."""
+GLOSSARY = "glossary"
+"""Way of being found of what a request names."""
+SCOPE_ID = f"state:{REQUEST_SOURCE}/scope"
+"""What says who the caller is: it cannot be shortened."""
 CountTokens = Callable[[str], int]
 NO_FEATURES: Mapping[str, float] = MappingProxyType({})
+
+
+class Cut(NamedTuple):
+    """A compact rendition of one size."""
+
+    tokens: int
+    block: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,6 +66,12 @@ class Candidate:
     exist."""
     blocks: Blocks | None = None
     """Renditions of what came with the request."""
+    cuts: tuple[Cut, ...] = ()
+    """Its compact renditions where there are several, the longest first."""
+    whole: bool = True
+    """False: it is too long to be shown in full."""
+    left_out: str | None = None
+    """Why nothing of it can be shown; None: something can."""
     refusal: str | None = None
     """Why a tool that came with the request has no form that providers take."""
     poison: tuple[str, ...] = ()
@@ -104,11 +121,17 @@ class Verdict(NamedTuple):
     """How it is shown; None: it is not."""
     reason: str | None = None
     """Why it is shown."""
+    cut: Cut | None = None
+    """Which of its cuts is shown."""
 
     @property
     def selected(self) -> bool:
         """Whether it is shown."""
         return self.rendition is not None
+
+    def cost(self, candidate: Candidate) -> int:
+        """Return the tokens of what is shown, or of the smallest rendition that exists."""
+        return candidate.cost(self.rendition) if self.cut is None else self.cut.tokens
 
     def out(self, code: Exclusion, counterfactual: str | None = None) -> Verdict:
         """Return the verdict that leaves the candidate out."""

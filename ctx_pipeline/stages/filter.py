@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ctx_pipeline.contracts import Exclusion
 from ctx_pipeline.index.labels import label_table
 from ctx_pipeline.index.overlay import ItemKey, Patch
 from ctx_pipeline.index.rows import Row
@@ -50,7 +51,9 @@ def serve(
     verdicts: dict[Candidate, Verdict] = {}
     for candidate in candidates:
         code = None if candidate.row == REQUEST_ROW else code_of(next(numbers))
-        if code is None:
+        if candidate.left_out is not None:
+            verdicts[candidate] = UNDECIDED.out(Exclusion.OVER_BUDGET, candidate.left_out)
+        elif code is None:
             verdicts[candidate] = UNDECIDED
         elif code not in UNNAMED_CODES:
             verdicts[replace(candidate, title="")] = UNDECIDED.out(code)

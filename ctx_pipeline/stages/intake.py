@@ -43,7 +43,9 @@ def _legible_task(task: Task) -> Task:
 
 def _legible_message(message: Message) -> Message:
     update = {
-        "content": legible(message.content),
+        "content": legible(message.content)
+        if isinstance(message.content, str)
+        else tuple(legible_json(part) for part in message.content),
         "name": None if message.name is None else legible(message.name),
         "tool_call_id": None if message.tool_call_id is None else legible(message.tool_call_id),
         "tool_calls": tuple(legible_json(call) for call in message.tool_calls),

@@ -30,12 +30,16 @@ class Moment(Contract):
 
 def _subclasses(kind: type[Contract]) -> Iterator[type[Contract]]:
     for child in kind.__subclasses__():
-        if child.__module__.startswith("ctx_pipeline."):
+        if child.__module__.startswith("ctx_pipeline.contracts."):
             yield child
         yield from _subclasses(child)
 
 
-OURS = sorted(set(_subclasses(Contract)) - {ImportedContract}, key=lambda kind: kind.__qualname__)
+# What is imported from others is open: they may send more than is read.
+OURS = sorted(
+    {kind for kind in _subclasses(Contract) if not issubclass(kind, ImportedContract)},
+    key=lambda kind: kind.__qualname__,
+)
 
 
 @pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)

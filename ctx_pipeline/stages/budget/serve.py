@@ -13,14 +13,15 @@ from ctx_pipeline.contracts import (
     Exclusion,
     ModelProfile,
     PackWarning,
-    Rendition,
     SectionBudget,
     WhenToLoad,
 )
 from ctx_pipeline.stages.budget.allocate import Option, allocate
+from ctx_pipeline.stages.budget.shown import grain_warnings, part_warnings
 from ctx_pipeline.stages.budget.wayin import explain_out
 from ctx_pipeline.stages.budget.window import (
     Window,
+    group_sizes,
     limits_of,
     open_window,
     plan,
@@ -111,7 +112,11 @@ def serve(
     return Budgeted(
         decided,
         _report(ready),
-        _warnings(ready, request, profile),
+        (
+            *_warnings(ready, request, profile),
+            *part_warnings(decided, request),
+            *grain_warnings(decided),
+        ),
         partial(_explained, decided, ready, first),
     )
 
@@ -184,13 +189,17 @@ def _complete_groups(alive: Sequence[Candidate], request: ContextRequest, window
     by_order = {candidate.order: candidate for candidate in alive if candidate.section == HISTORY}
     if not any(window.shows(candidate) for candidate in by_order.values()):
         return
-    for group in message_groups(request):
+    for group in message_groups(request, min(by_order)):
         members = [by_order[number] for number in group if number in by_order]
         rest = [member for member in members if not window.shows(member)]
-        tokens = sum(member.tokens[0] for member in rest)
-        if len(rest) < len(members) and tokens <= window.limits.usable - window.used:
-            for member in rest:
-                window.take(member, Rendition.FULL, member.tokens[0], "recent history")
+        if not rest or len(rest) == len(members):
+            continue
+        room = window.limits.usable - window.used
+        for parts in reversed(group_sizes(rest, window.most_observation)):
+            if sum(tokens for _, tokens in parts) <= room:
+                for member, part in zip(rest, parts, strict=True):
+                    window.take(member, *part, "recent history")
+                break
 
 
 def _report(ready: Prepared) -> BudgetReport:

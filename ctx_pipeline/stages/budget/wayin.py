@@ -10,10 +10,15 @@ from ctx_pipeline.stages.budget.allocate import Option, missing_needs, steps_of
 from ctx_pipeline.stages.budget.window import SHARE_OF_SECTION, Window, choices_of
 from ctx_pipeline.stages.budget.worth import OWN_SHARE
 from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.history import HISTORY
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+EXPLAINED_MESSAGES = 512
+"""Messages, the latest, of which each is told how many tokens it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,11 @@ def explain_out(
             pays = any(other.purses for other in brought)
             ahead = zip(claims, before[place].tolist(), strict=True) if pays else ()
             others = [options[other.number] for other, served in ahead if served]
-            lacks = _lacks(claim.price + totals[place], brought, others, window)
+            lacks = _lacks(claim.price + totals[place], claim.price, brought, others, window)
             found.update(dict.fromkeys(option.members, lacks))
+    for option in options[EXPLAINED_MESSAGES:]:
+        if option.section == HISTORY and option.taken < 0:
+            found.update(dict.fromkeys(option.members, "a window that holds all messages after it"))
     return found
 
 
@@ -69,7 +77,7 @@ def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
     made: list[_Claim] = []
     for number, option in enumerate(options):
         above = option.choices[option.taken + 1 :]
-        if not above:
+        if not above or (number >= EXPLAINED_MESSAGES and option.section == HISTORY):
             continue
         shown, value = option.tokens, option.value
         best = max((worth - value) / (tokens - shown or 1) for tokens, worth in above)
@@ -137,14 +145,16 @@ def _before(
 
 def _growth(candidate: Candidate, window: Window) -> int:
     """Return what something taken before anything is weighed would take more, if there were room."""
-    rendition = window.verdicts[candidate].rendition
-    if candidate.protected or rendition is None:
+    verdict = window.verdicts[candidate]
+    if candidate.protected or verdict.rendition is None:
         return 0
     most = max(tokens for _, tokens in choices_of(candidate, candidate.tokens[0]))
-    return most - candidate.cost(rendition)
+    return most - verdict.cost(candidate)
 
 
-def _lacks(short: int, brought: Sequence[Option], ahead: Sequence[Option], window: Window) -> str:
+def _lacks(
+    short: int, own: int, brought: Sequence[Option], ahead: Sequence[Option], window: Window
+) -> str:
     """Name what is short for an option and what it needs: tokens of the window, of the cost budget, or of a purse."""
     parts: list[str] = []
     if short > 0:
@@ -161,4 +171,6 @@ def _lacks(short: int, brought: Sequence[Option], ahead: Sequence[Option], windo
         lacking += sum(_growth(c, window) for c in window.first if purse in window.purses_of(c))
         if lacking > 0:
             parts.append(f"+{lacking:,} tokens in {purse.name}, which is {purse.most:,}")
+    if len(parts) == 1 and short > own > 0:
+        parts[0] += f": {own:,} for it, {short - own:,} for what comes before it"
     return " and ".join(parts) or "+1 tokens"

@@ -16,8 +16,13 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 
 from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, Rendition, WhenToLoad
-from ctx_pipeline.stages.budget.allocate import Option
-from ctx_pipeline.stages.budget.window import SHARE_OF_SECTION, Window, choices_of
+from ctx_pipeline.stages.budget.allocate import Option, Parts
+from ctx_pipeline.stages.budget.window import (
+    SHARE_OF_SECTION,
+    Window,
+    choices_of,
+    group_sizes,
+)
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.history import HISTORY, message_groups
 from ctx_pipeline.stages.sections import TOOLS
@@ -199,25 +204,36 @@ def _history_options(
     """Return messages, latest first; each needs those after it, and those that may not be separated are one option."""
     options: list[Option] = []
     by_order = {c.order: c for c in alive if c.section == HISTORY and not window.shows(c)}
-    for group in reversed(message_groups(request)):
+    for group in reversed(message_groups(request, min(by_order, default=0))):
         members = tuple([by_order[number] for number in group if number in by_order])
         if not members:
             continue
-        tokens = sum(member.tokens[0] for member in members)
-        within = _is_within(room, HISTORY, tokens)
-        value = RECENCY ** len(options) * sqrt(tokens) * (OWN_SHARE if within else 1.0)
+        sizes = group_sizes(members, window.most_observation)
+        within = _is_within(room, HISTORY, _tokens_of(sizes[-1]))
+        base = RECENCY ** len(options) * (OWN_SHARE if within else 1.0)
         option = Option(
-            ((tokens, value),),
+            tuple((_tokens_of(parts), base * _group_worth(parts)) for parts in sizes),
             HISTORY,
             window.purses_of(members[0]),
             members,
-            (Rendition.FULL,),
+            tuple(parts[0][0] for parts in sizes),
             within,
+            parts=sizes,
         )
         if options:
             option.needs = (len(options) - 1,)
         options.append(option)
     return options
+
+
+def _tokens_of(parts: Parts) -> int:
+    return sum(tokens for _, tokens in parts)
+
+
+def _group_worth(parts: Parts) -> float:
+    """Return what showing messages is worth, less where some of them are cut."""
+    kept = sum(tokens * _KEEPS[rendition] for rendition, tokens in parts)
+    return kept / sqrt(_tokens_of(parts) or 1)
 
 
 def show(options: Sequence[Option], window: Window) -> None:
@@ -237,5 +253,5 @@ def show(options: Sequence[Option], window: Window) -> None:
         if len(option.members) == 1:
             window.take(first, rendition, option.tokens, reason, paid=True)
             continue
-        for member in option.members:
-            window.take(member, rendition, member.tokens[0], reason, paid=True)
+        for member, part in zip(option.members, option.parts[option.taken], strict=True):
+            window.take(member, *part, reason, paid=True)

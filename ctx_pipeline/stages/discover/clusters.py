@@ -93,4 +93,5 @@ def _pointing_to(
         tokens=(candidate.tokens[0], 0, pointer_tokens),
         when_to_load=WhenToLoad.JUST_IN_TIME.value,
         parent=leader.item_id,
+        cuts=(),
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, Message, Trust, WhenToLoad
+from ctx_pipeline.contracts import ContextRequest, Exclusion, ItemKind, WhenToLoad
 from ctx_pipeline.security.visibility import (
     UNNAMED_CODES,
     WITHDRAWN_CODES,
@@ -19,16 +18,20 @@ from ctx_pipeline.security.visibility import (
     code_of,
 )
 from ctx_pipeline.stages import routing
-from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
-from ctx_pipeline.stages.candidates import REQUEST_SOURCE, Candidate, CountTokens
+from ctx_pipeline.stages.candidates import GLOSSARY, Candidate, CountTokens
 from ctx_pipeline.stages.codebook import KINDS, SECTION_LIST, WHEN, WHEN_NAMES
-from ctx_pipeline.stages.discover.clusters import clustered
 from ctx_pipeline.stages.discover.expansion import add_named, named_terms
-from ctx_pipeline.stages.discover.offered import offered_tools
+from ctx_pipeline.stages.discover.period_fiscal import PLAIN, Calendar
 from ctx_pipeline.stages.discover.periods import Period, resolve, shown
 from ctx_pipeline.stages.discover.queries import Query, search_all
+from ctx_pipeline.stages.discover.request import (
+    NO_LIMITS,
+    Room,
+    notice,
+    request_candidates,
+    task_text,
+)
 from ctx_pipeline.stages.sections import TOOLS
-from ctx_pipeline.text import canonical_json, repair_json, short_hash
 
 if TYPE_CHECKING:
     from ctx_pipeline.index.reader import Rows, ServingView
@@ -48,13 +51,7 @@ RIVALS_LOOKED_AT = 256
 """Visible rows looked at for what contradicts the hits."""
 MAX_RIVALS = 16
 """Rows added because they contradict a hit: those of the best hits first, of one hit those of most authority."""
-VECTOR, LEXICAL, DEPENDENCY, RELATED, GLOSSARY = (
-    "vector",
-    "lexical",
-    "dependency",
-    "related",
-    "glossary",
-)
+VECTOR, LEXICAL, DEPENDENCY, RELATED = "vector", "lexical", "dependency", "related"
 """Ways of being found that ranking looks at."""
 
 
@@ -77,10 +74,13 @@ def serve(
     limit: int,
     tokens_of: CountTokens,
     encoding: str,
+    room: Room = NO_LIMITS,
+    calendar: Calendar = PLAIN,
 ) -> Discovered:
     """Find everything that might help: proactive items, search hits, their neighbours, other versions, the request.
 
-    `queries` are those of `plan_queries` with their vectors. `tokens_of` counts the tokens of a text. Order of the
+    `queries` are those of `plan_queries` with their vectors. `tokens_of` counts the tokens of a text; `room` is
+    what the parts of the request may take, `calendar` how time words are counted. Order of the
     candidates carries no meaning.
     """
     named = named_terms(queries[0].text, view, viewer, clock)
@@ -113,11 +113,13 @@ def serve(
     found.add_rivals(best)
     found.add_lapsed(hits.lapsed)
     candidates = found.candidates(encoding, dense, lexical)
-    periods = resolve(_task_text(request), clock.at)
+    periods = resolve(task_text(request), clock.at, calendar)
     if periods:
         # A model does not know today's date.
         candidates.append(notice("periods", shown(periods, clock.at), tokens_of))
-    return Discovered([*candidates, *request_candidates(request, tokens_of)], hits.denied, periods)
+    return Discovered(
+        [*candidates, *request_candidates(request, tokens_of, room)], hits.denied, periods
+    )
 
 
 class _Finder:
@@ -295,195 +297,3 @@ class _Finder:
 def _parent_id(item_id: str, parent: str | None) -> str | None:
     """A version that its own item brought in has no parent."""
     return None if parent == item_id else parent
-
-
-def request_candidates(request: ContextRequest, tokens_of: CountTokens) -> list[Candidate]:
-    """Turn what came with the request into candidates: task, permission scope, state, history, observations, goal."""
-    made = [
-        _request_item(ItemKind.TASK, "task", "task", _task_text(request), tokens_of, protected=True)
-    ]
-    if request.identity is not None:
-        made.append(
-            _request_item(
-                ItemKind.STATE,
-                "scope",
-                "state",
-                _scope_text(request),
-                tokens_of,
-                protected=True,
-                order=-1,
-            )
-        )
-    if request.state:
-        made.append(
-            _request_item(
-                ItemKind.STATE,
-                "state",
-                "state",
-                _json_text(request.state),
-                tokens_of,
-                protected=True,
-            )
-        )
-    if request.response_format is not None:
-        made.append(
-            _request_item(
-                ItemKind.TASK,
-                "response_format",
-                "task",
-                _json_text(request.response_format),
-                tokens_of,
-                protected=True,
-                order=1,
-            )
-        )
-    for number, message in enumerate(request.messages):
-        text = _message_text(message)
-        made.append(
-            _request_item(
-                ItemKind.HISTORY, f"message/{number}", "history", text, tokens_of, order=number
-            )
-        )
-    made.extend(_observations(request, tokens_of))
-    made.extend(offered_tools(request, tokens_of))
-    goal = _goal_text(request)
-    if goal:
-        made.append(_request_item(ItemKind.TASK, "goal", "goal", goal, tokens_of, protected=True))
-    return made
-
-
-def _observations(request: ContextRequest, tokens_of: CountTokens) -> Sequence[Candidate]:
-    names: set[str] = set()
-    made = [
-        _request_item(
-            ItemKind.OBSERVATION,
-            _unused(f"observation/{seen.observation_id}", names),
-            "observations",
-            seen.content,
-            tokens_of,
-            order=number,
-            trust=Trust.TOOL_UNTRUSTED,
-        )
-        for number, seen in enumerate(request.observations)
-    ]
-    return clustered(made, request, tokens_of)
-
-
-def notice(name: str, text: str, tokens_of: CountTokens) -> Candidate:
-    """Tell the model something of the call itself: always shown, except where it does not fit beside the rest."""
-    return _request_item(
-        ItemKind.STATE, name, "state", text, tokens_of, protected=True, spare=True, order=1
-    )
-
-
-def _message_text(message: Message) -> str:
-    """Return a message as the model reads it: who, which call it answers, the text, then one line for each call."""
-    known = (
-        {"tool_call_id": message.tool_call_id, "name": message.name}
-        if message.role == "tool"
-        else {}
-    )
-    answers = {name: value for name, value in known.items() if value is not None}
-    head = f"{message.role} {canonical_json(answers)}" if answers else message.role
-    calls = [f"tool_call {canonical_json(_call(call))}" for call in message.tool_calls]
-    return "\n".join([f"{head}: {message.content}", *calls])
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return id, name and arguments of a call, nested or flat; a call of another form stays as it is."""
-    inner: Any = call.get("function", call)
-    if not isinstance(inner, dict) or "name" not in inner:
-        return dict(call)
-    function = cast("dict[str, Any]", inner)
-    arguments = function.get("arguments", function.get("input"))
-    known = {"id": call.get("id"), "name": function["name"], "arguments": _arguments(arguments)}
-    return {name: value for name, value in known.items() if value is not None}
-
-
-def _arguments(value: Any) -> Any:
-    """Return arguments as a value, so that blanks and the order of keys make no difference; else the text as it is."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return repair_json(json.loads(value))
-    except (ValueError, RecursionError):
-        return value
-
-
-def _unused(name: str, names: set[str]) -> str:
-    """Return the name, with `~2`, `~3` ... where it is taken: two results under one id are two candidates."""
-    free, number = name, 1
-    while free in names:
-        number += 1
-        free = f"{name}~{number}"
-    names.add(free)
-    return free
-
-
-def _request_item(
-    kind: ItemKind,
-    name: str,
-    section: str,
-    text: str,
-    tokens_of: CountTokens,
-    *,
-    protected: bool = False,
-    spare: bool = False,
-    order: int = 0,
-    trust: Trust = Trust.USER,
-) -> Candidate:
-    version = short_hash(text)
-    item_id = f"{kind.value}:{REQUEST_SOURCE}/{name}"
-    labels = BlockLabels(
-        item_id=item_id, version=version, title="", source=REQUEST_SOURCE, trust=trust.value
-    )
-    blocks: Blocks = make_blocks(labels, text)
-    # What is protected is always shown whole.
-    smaller = (None, None) if protected else (blocks.compact, blocks.pointer)
-    counts = tuple(0 if block is None else tokens_of(block) for block in (blocks.full, *smaller))
-    return Candidate(
-        item_id=item_id,
-        version=version,
-        kind=kind.value,
-        title=name,
-        source=REQUEST_SOURCE,
-        section=section,
-        authority=100 if protected else 50,
-        trust=trust.value,
-        protected=protected,
-        spare=spare,
-        tokens=(counts[0], counts[1], counts[2]),
-        blocks=blocks,
-        order=order,
-        discovered_by=(REQUEST_SOURCE,),
-    )
-
-
-def _task_text(request: ContextRequest) -> str:
-    lines = [request.task.text]
-    lines.extend(f"Constraint: {constraint}" for constraint in request.task.constraints)
-    return "\n".join(lines)
-
-
-def _goal_text(request: ContextRequest) -> str:
-    lines = [] if request.task.goal is None else [f"Goal: {request.task.goal}"]
-    lines.extend(f"[ ] {step}" for step in request.task.todo)
-    return "\n".join(lines)
-
-
-def _scope_text(request: ContextRequest) -> str:
-    identity = request.identity
-    assert identity is not None, "the engine sets the identity"
-    scope = {
-        "tenant": identity.tenant,
-        "groups": sorted(identity.groups),
-        "clearance": identity.clearance.value,
-        "environment": identity.environment,
-        "purpose": identity.purpose,
-    }
-    known = {name: value for name, value in scope.items() if value}
-    return "What this caller may see: " + canonical_json(known)
-
-
-def _json_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1)

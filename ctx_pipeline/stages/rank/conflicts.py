@@ -37,6 +37,7 @@ MAX_ASKED = 4
 """Sides that a question names."""
 
 _SCHEMA = ItemKind.SCHEMA.value
+_MEMORY = ItemKind.MEMORY.value
 _CAREFUL_FIRST: tuple[ConflictAction, ...] = ("ask", "show_both", "resolve")
 
 
@@ -161,14 +162,22 @@ def _standing(candidate: Candidate, case: _Case) -> tuple[int, ...]:
     """Return where a candidate stands by each criterion, in the order of the policy; more is stronger."""
     known = case.standings.get(candidate.row)
     if known is None:
-        verified = candidate.verified_at
         values: dict[Criterion, int] = {
             "authority": candidate.authority,
             "validity": candidate.valid_from,
-            "freshness": verified if verified > ALWAYS else case.refreshed.get(candidate.source, 0),
+            "freshness": _fresh_at(candidate, case),
         }
         known = case.standings[candidate.row] = tuple(values[criterion] for criterion in case.order)
     return known
+
+
+def _fresh_at(candidate: Candidate, case: _Case) -> int:
+    """Return when a side was last known to hold: a memory when it was made, others when their source was read."""
+    if candidate.verified_at > ALWAYS:
+        return candidate.verified_at
+    if candidate.kind == _MEMORY and candidate.dated_at > ALWAYS:
+        return candidate.dated_at
+    return case.refreshed.get(candidate.source, 0)
 
 
 def _precedence(candidate: Candidate, case: _Case) -> tuple[int | str, ...]:

@@ -13,13 +13,14 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
 from ctx_pipeline.stages.rank.features import Case, scored
+from ctx_pipeline.stages.rank.recency import lead_with_newer
 from ctx_pipeline.stages.rank.relevance import Relevance
 from ctx_pipeline.stages.routing import REFERENCED
 
 if TYPE_CHECKING:
     pass
 
-RANKING_VERSION = "rank-3"
+RANKING_VERSION = "rank-4"
 """Changes whenever the same candidates could be ordered differently; part of every snapshot."""
 
 EVEN_SHARE = 0.5
@@ -53,7 +54,7 @@ def serve(judged: Judged, relevance: Relevance, case: Case) -> Judged:
             lent=lent,
             stale=found.stale,
         )
-    return in_order(judged.ruled(verdicts))
+    return in_order(lead_with_newer(in_order(judged.ruled(verdicts))))
 
 
 def in_order(judged: Judged) -> Judged:
@@ -103,5 +104,7 @@ def cut_low_rank(judged: Judged, policy: EffectivePolicy) -> Judged:
                 Exclusion.LOW_RANK, "loads only on request: expand it by id"
             )
         elif max(relevance, verdict.signal / 2) < least:
-            out[candidate] = verdict.out(Exclusion.LOW_RANK, f"+{least - relevance:.2f} relevance")
+            out[candidate] = verdict.out(
+                Exclusion.LOW_RANK, f"+{max(0.01, least - relevance):.2f} relevance"
+            )
     return judged.ruled(out)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import ContextItem, ItemKind
-from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks
+from ctx_pipeline.stages.blocks import BlockLabels, Blocks, make_blocks, time_text
 from ctx_pipeline.text import legible
 from ctx_pipeline.tools.compact import compact_tool
 from ctx_pipeline.tools.provider_form import provider_form
@@ -26,6 +26,7 @@ def render_item(item: ContextItem) -> Blocks:
         title=item.title,
         source=item.provenance.source_id,
         trust=item.trust.value,
+        times=_times(item),
     )
     blocks = make_blocks(labels, content)
     if item.kind is ItemKind.TOOL:
@@ -37,6 +38,19 @@ def render_item(item: ContextItem) -> Blocks:
             pointer=blocks.pointer,
         )
     return blocks
+
+
+def _times(item: ContextItem) -> tuple[tuple[str, str], ...]:
+    """Return the times of what somebody said or saw once, which a newer one may have made untrue."""
+    if item.kind not in (ItemKind.MEMORY, ItemKind.OBSERVATION):
+        return ()
+    known = (
+        ("created", item.created_at),
+        ("observed", item.observed_at),
+        ("verified", item.last_verified_at),
+        ("valid_from", item.valid_from),
+    )
+    return tuple((name, time_text(time)) for name, time in known if time is not None)
 
 
 def batch(items: Sequence[ContextItem]) -> pa.Table:

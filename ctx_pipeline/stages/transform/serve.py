@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.contracts import Rendition
-from ctx_pipeline.stages.candidates import Candidate, Judged
+from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
 
 if TYPE_CHECKING:
     from ctx_pipeline.index.reader import ArtifactReader
@@ -14,13 +13,17 @@ if TYPE_CHECKING:
 def serve(judged: Judged, reader: ArtifactReader) -> dict[Candidate, str]:
     """Return the text of everything that is shown, in its chosen rendition."""
     return {
-        candidate: _text(candidate, rendition, reader)
+        candidate: _text(candidate, verdict, reader)
         for candidate in judged.candidates
-        if (rendition := judged.verdicts[candidate].rendition) is not None
+        if (verdict := judged.verdicts[candidate]).rendition is not None
     }
 
 
-def _text(candidate: Candidate, rendition: Rendition, reader: ArtifactReader) -> str:
+def _text(candidate: Candidate, verdict: Verdict, reader: ArtifactReader) -> str:
+    rendition = verdict.rendition
+    assert rendition is not None, "what is shown has a rendition"
+    if verdict.cut is not None:
+        return verdict.cut.block
     if candidate.blocks is None:
         return reader.block(candidate.row, rendition)
     return candidate.blocks.of(rendition) or candidate.blocks.full
