@@ -1,19 +1,22 @@
 """Times a full build and a build after one item in a hundred was edited, over real files and with synthetic vectors.
 
-`python -m bench.build [--items 100000]`. Prints wall and CPU seconds of every step, and compares the artifact of the
-second build with one that is built from nothing but the record.
+`python -m bench.build [--items 100000] [--real FOLDER] [--profile]`. Prints wall and CPU seconds of every step, and
+compares the artifact of the second build with one that is built from nothing but the record.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import hashlib
 import json
+import pstats
 import resource
 import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +40,8 @@ MEMORIES = 500
 """Memories, each an item, of one file."""
 EDITED_SHARE = 0.01
 DIM = 384
+_corpora: list[Path] = []
+"""Folder of public corpora that texts are taken from; without one they are random words."""
 
 
 class SyntheticEmbedder:
@@ -58,8 +63,33 @@ class SyntheticEmbedder:
         return vector / np.linalg.norm(vector)
 
 
+@cache
+def real_paragraphs(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return paragraphs of the public corpora, English and Chinese."""
+    faq = folder / "docs_cn_versions" / "faq_qa_first110.jsonl"
+    chinese: list[str] = [
+        str(json.loads(line)["text"]) for line in faq.read_text(encoding="utf-8").splitlines()
+    ]
+    files = sorted(file for file in folder.rglob("*.md") if file.is_file())
+    parts = (
+        part
+        for file in files
+        for part in file.read_text(encoding="utf-8", errors="replace").split("\n\n")
+    )
+    english = [
+        " ".join(part.split())[:600] for part in parts if len(part) > 100 and "```" not in part
+    ]
+    return tuple(english), tuple(" ".join(text.split())[:300] for text in chinese)
+
+
 def paragraph(rng: np.random.Generator, number: int) -> str:
-    """Return one text of about 90 tokens; every third is Chinese."""
+    """Return one text of about 90 tokens; every third is Chinese. Of real ones no two are the same."""
+    if _corpora:
+        pool = real_paragraphs(_corpora[0])[number % 3 == 0]
+        text = pool[int(rng.integers(len(pool)))].split(" ")
+        # Half of a text is common to many items, as in real folders.
+        at = int(rng.integers(len(text)))
+        return " ".join([*text[:at], f"{rng.integers(1_000_000):,}", *text[at:]])
     if number % 3 == 0:
         return "".join(WORDS_ZH[at] for at in rng.integers(0, len(WORDS_ZH), 80)) + "。"
     return " ".join(WORDS_EN[at] for at in rng.zipf(1.3, 80) % len(WORDS_EN)) + "."
@@ -148,15 +178,35 @@ def build(home: Path) -> tuple[dict[str, tuple[float, float]], int, str]:
         return took, pipeline.embedded, digest
 
 
+def profiled(home: Path) -> tuple[dict[str, tuple[float, float]], int, str]:
+    """Build, and print the functions that took most CPU time."""
+    profile = cProfile.Profile(time.thread_time)
+    done = profile.runcall(build, home)
+    pstats.Stats(profile).sort_stats("tottime").print_stats(40).sort_stats(
+        "cumulative"
+    ).print_stats(90)
+    return done
+
+
 def main() -> None:
     """Run the benchmark and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=100_000)
-    items = parser.parse_args().items
+    parser.add_argument(
+        "--real",
+        type=Path,
+        help="folder of public corpora to take texts from; default: random words",
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="print where the full build's CPU time goes"
+    )
+    options = parser.parse_args()
+    items = int(options.items)
+    _corpora.extend([options.real] if options.real else [])
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         documents, memories = write_project(home, items)
-        full, embedded, _ = build(home)
+        full, embedded, _ = profiled(home) if options.profile else build(home)
         edit_project(home, documents, memories)
         part, changed, artifact = build(home)
         shutil.rmtree(home / ".ctx" / "derived")

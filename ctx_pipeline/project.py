@@ -40,6 +40,7 @@ from ctx_pipeline.inspection.items import (
     inspect_why_not,
 )
 from ctx_pipeline.inspection.snapshots import SnapshotReader
+from ctx_pipeline.language.tokens import load_while
 from ctx_pipeline.security.policy_guard import policy_guard
 from ctx_pipeline.security.policy_service import PolicyGuard
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
@@ -198,12 +199,14 @@ class ContextProject:
         """
         moment = _aware(at)
         identity = self.identity(request.identity)
+        profile = self.profile(request)
+        load_while(profile.encoding)
         call = Call(
             request=request
             if request.identity is not None
             else request.model_copy(update={"identity": identity}),
             identity=identity,
-            profile=self.profile(request),
+            profile=profile,
             policy=self.policy,
             at=moment,
             refreshed={

@@ -58,6 +58,37 @@ _ZH_PASSIVE = re.compile(
     r"(?:(?P<in>计入|算入|算进|纳入|包含在|包括在|算在|属于)|(?P<out>从.{1,12}(?:扣除|剔除|排除)))"
     r"(?P<what>[^,，]{0,14}?)(?:内|中|之内|里)?$"
 )
+_PARTS: Final = (
+    *(
+        "includ",
+        "contain",
+        "count",
+        "cover",
+        "inclus",
+        "gross",
+        "before",
+        "take",
+        "add",
+        "part of",
+        "go",
+    ),
+    *(
+        "exclud",
+        "omit",
+        "leave",
+        "left",
+        "exclus",
+        "net",
+        "after",
+        "deduct",
+        "subtract",
+        "remove",
+        "minus",
+    ),
+    *("ignore", "strip", "with"),
+)
+"""One of these stands in whatever the patterns of English find."""
+_PARTS_OF_BOTH: Final = (*"包含计算纳有除减去属", *_PARTS)
 _AND: Final = re.compile(r"\s+(?:and|or|nor|as well as|&)\s+|\s*[、/]\s*|和|与|及|以及|或")
 _STOP_OBJECT = re.compile(
     r"\b(?:in|at|for|on|since|when|if|because|which|that|as|from|by|due|per|under|until|before|after)\b.*$"
@@ -104,6 +135,8 @@ def inclusions(text: str, *, defining: bool) -> Iterator[Found]:
 
     `defining`: what includes it may be left unsaid, and `with` and `without` will do.
     """
+    if not any(part in text for part in (_PARTS if text.isascii() else _PARTS_OF_BOTH)):
+        return
     head, mark, tail = text.partition(" = ")
     if mark:
         text, before = tail, f"{head} "

@@ -155,6 +155,17 @@ _SET = {
 }
 
 
+_LETTERS = re.compile("[a-z]+")
+_MEMBERS: Final = [
+    word for pattern in _SETS.values() for word in re.sub(r"[()?:]|/\\w\+", "", pattern).split("|")
+]
+_IN_SETS: Final = frozenset(
+    f"{word.split()[0]}{s}" for word in _MEMBERS if word.isascii() for s in ("", "s")
+)
+"""Words that the words of a set begin with: a clause without one of them uses none."""
+_IN_SETS_ZH = re.compile("|".join(word for word in _MEMBERS if not word.isascii()))
+
+
 _BASIS = re.compile(
     r"\b(?:calculated|computed|measured|counted|based) (?:by|on|per)(?: the)? (?P<en>[a-z]+(?: [a-z]+){0,2})$|"
     r"按照?(?P<zh>[^\s,，。按]{1,10}?)(?:来)?(?:计算|统计|核算|计价|计费)"
@@ -165,6 +176,10 @@ _DENIED = re.compile(r"\bnot\b|n't\b|\bnever\b|不|非|未")
 
 def opposites(text: str) -> Iterator[Found]:
     """Yield which word of a set a short clause uses; the rest of it has to agree to the word."""
+    if _IN_SETS.isdisjoint(_LETTERS.findall(text)) and (
+        text.isascii() or not _IN_SETS_ZH.search(text)
+    ):
+        return
     for name, pattern in _SET.items():
         found: list[str] = pattern.findall(text)
         if (

@@ -231,6 +231,7 @@ _BELOW = re.compile(r"(?:less than|under|below|fewer than|smaller than|<|低于|
 _COUNTED = re.compile(
     r"(?:step|section|chapter|page|version|phase|level|figure|table|line|item|no\.?|number|#|part|day|week|v|top|第)\s*$"
 )
+MAX_BEFORE_CHARS: Final = 32
 _ONES: Final = frozenset({"1~1", "1~0"})
 
 
@@ -268,14 +269,19 @@ _ONCE = re.compile(r"\b(?:was|were|did|had|has been|have been)\b")
 
 
 def _skipped(found: Quantity, text: str) -> bool:
-    before = text[: found.start]
+    before = _before(found, text)
     plain = found.dimension == "number"
     vague = _ABOUT.search(before) or _OR_SO.match(text, found.end)
     return bool(vague) or (plain and (bool(_COUNTED.search(before)) or found.value in _ONES))
 
 
+def _before(found: Quantity, text: str) -> str:
+    """Return what stands right before a quantity: more than any pattern of it takes, blanks aside."""
+    return text[: found.start].rstrip()[-MAX_BEFORE_CHARS:]
+
+
 def _bound(found: Quantity, text: str) -> tuple[str, ...]:
-    before, after = text[: found.start], text[found.end :]
+    before, after = _before(found, text), text[found.end :]
     if _LEAST.search(before):
         return ("#least",)
     if _ABOVE.search(before) or after.startswith("以上"):

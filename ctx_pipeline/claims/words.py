@@ -171,8 +171,8 @@ _LIMITING: Final = frozenset(
 _LINKING: Final = frozenset(["of", "from", "after", "following", "upon", "since"])
 _COPULAS: Final = frozenset(["is", "are", "was", "were", "be", "been", "being", "equals", "means"])
 _COPULAS_ZH: Final = frozenset("为是")
-_REPORTING_ZH = re.compile("表示|认为|提到|指出|强调|说|记录|写明|写着")
-_LIMITING_ZH = re.compile("对于|针对|如果|只有|除了|对|在|当|若|仅|除|以")
+_REPORTING_ZH: Final = "表示|认为|提到|指出|强调|说|记录|写明|写着"
+_LIMITING_ZH: Final = "对于|针对|如果|只有|除了|对|在|当|若|仅|除|以"
 _FUNCTION: Final = frozenset(
     "的了于和与及或把被将就也而其该此这那个们地得着过吗呢吧啊之所,、。，;；:：\"'()（）「」《》"
 )
@@ -204,7 +204,6 @@ def _stem(word: str) -> str:
 
 
 _ENGLISH_OF, _CHINESE_OF = _table()
-_PHRASES = re.compile("|".join(sorted(map(re.escape, _CHINESE_OF), key=len, reverse=True)))
 CONCEPTS: Final = frozenset(_CHINESE_OF.values())
 """What a word of both languages is compared as."""
 FILLERS: Final = frozenset(
@@ -222,7 +221,12 @@ VERBS: Final = frozenset(_ENGLISH_OF.get(_stem(word), _stem(word)) for word in _
 LIMITERS: Final = frozenset(
     _ENGLISH_OF.get(_stem(word), _stem(word)) for word in _LIMITERS.split()
 ) | frozenset("东西南北华")
-_FILLER_PHRASES = re.compile(_CHINESE_FILLERS)
+_CHINESE_PARTS = re.compile(
+    rf"(?P<phrase>{'|'.join(sorted(map(re.escape, _CHINESE_OF), key=len, reverse=True))})"
+    rf"|(?P<reporting>{_REPORTING_ZH})|(?P<filler>{_CHINESE_FILLERS})|(?P<limiting>{_LIMITING_ZH})|.",
+    re.DOTALL,
+)
+"""What a run of Chinese is made of; of what begins at one place the first kind counts."""
 
 
 _ONE_SIGN_FRACTION = re.compile("[\u00bc-\u00be\u2150-\u215e]")
@@ -236,7 +240,7 @@ def folded(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Return the words of a folded text in order: stems, concepts for what both languages name, else characters."""
-    return [word for word in marked(text) if not is_mark(word)]
+    return [word for word in _marked(text) if not is_mark(word)]
 
 
 def marked(text: str) -> list[str]:
@@ -268,50 +272,45 @@ def is_verb(word: str) -> bool:
     return word[0] == "~" or word in VERBS
 
 
-def _marked(text: str) -> Iterator[str]:
-    for match in _RUN.finditer(text.replace("_", " ")):
-        run = match.group()
-        if run == QUANTITY:
-            yield "<q"
-        elif run == "=" or run in _COPULAS:
-            yield "<is"
-        elif run[0].isascii():
-            yield from _english(run)
+@lru_cache(maxsize=16_384)
+def _marked(text: str) -> tuple[str, ...]:
+    """Read a text once: what limits a sentence is read again with each of its clauses."""
+    found: list[str] = []
+    for run in _RUN.findall(text.replace("_", " ")):
+        if run[0].isascii():
+            found.append(_english(run))
+        elif run == QUANTITY:
+            found.append("<q")
         else:
-            yield from _chinese(run)
+            found.extend(_chinese(run))
+    return tuple(found)
 
 
-def _english(run: str) -> Iterator[str]:
+@lru_cache(maxsize=65_536)
+def _english(run: str) -> str:
+    if run == "=" or run in _COPULAS:
+        return "<is"
     if run in _LIMITING:
-        yield "<for"
-    elif run in _LINKING:
-        yield "<of"
-    elif run == "that":
-        yield "<that"
-    else:
-        word = _stem(run.removesuffix("'s")) if run[0].isalpha() else run.rstrip(".:/-")
-        yield _ENGLISH_OF.get(word, word) if word else "_"
+        return "<for"
+    if run in _LINKING:
+        return "<of"
+    if run == "that":
+        return "<that"
+    word = _stem(run.removesuffix("'s")) if run[0].isalpha() else run.rstrip(".:/-")
+    return _ENGLISH_OF.get(word, word) if word else "_"
 
 
 def _chinese(run: str) -> Iterator[str]:
-    at = 0
-    while at < len(run):
-        phrase = _PHRASES.match(run, at)
-        if phrase:
-            yield _CHINESE_OF[phrase.group()]
-            at = phrase.end()
-            continue
-        for pattern, mark in (
-            (_REPORTING_ZH, "<that"),
-            (_FILLER_PHRASES, "~"),
-            (_LIMITING_ZH, "<for"),
-        ):
-            found = pattern.match(run, at)
-            if found:
-                yield mark if mark != "~" else f"~{found.group()}"
-                at = found.end()
-                break
-        else:
-            char = run[at]
-            yield "<is" if char in _COPULAS_ZH else "_" if char in _FUNCTION else char
-            at += 1
+    for match in _CHINESE_PARTS.finditer(run):
+        found = match.group()
+        match match.lastgroup:
+            case "phrase":
+                yield _CHINESE_OF[found]
+            case "reporting":
+                yield "<that"
+            case "filler":
+                yield f"~{found}"
+            case "limiting":
+                yield "<for"
+            case _:
+                yield "<is" if found in _COPULAS_ZH else "_" if found in _FUNCTION else found

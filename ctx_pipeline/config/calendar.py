@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 A_LEAP_YEAR = 2024
 
 
-class Section(BaseModel):
+class Section(BaseModel, defer_build=True):
     """A table of `ctx.toml`: frozen, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

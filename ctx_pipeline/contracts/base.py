@@ -51,8 +51,13 @@ JsonObject = Annotated[dict[str, Any], BeforeValidator(repair_json)]
 class Contract(BaseModel):
     """A value that crosses a boundary. Unknown fields are errors; no field can be reassigned."""
 
+    # Built at first use: one process uses a few of the contracts, and most of them only inside of another.
     model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        defer_build=True,
     )
 
 

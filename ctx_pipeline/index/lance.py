@@ -161,7 +161,8 @@ class LanceFolder:
     def _connect(self) -> DBConnection:
         with self._tables_lock:
             if self._connection is None:
-                import lancedb
+                with models_built_when_used():
+                    import lancedb
 
                 # Zero: every read looks for commits of other processes (0.4 ms).
                 self._connection = lancedb.connect(
@@ -176,6 +177,27 @@ class LanceFolder:
             if "was not found" in str(error):
                 return None
             raise
+
+
+@contextmanager
+def models_built_when_used() -> Generator[None]:
+    """Let pydantic build what is defined in the block when it is first used, as its setting `defer_build` does.
+
+    LanceDB imports the client of a remote service with it, some 400 models and 400 checked functions, which take a
+    third of a second of CPU time in every process and which no local table uses. What another thread defines
+    meanwhile is built at its first use too. It can go when `import lancedb` loads that client lazily.
+    """
+    import pydantic
+
+    settings, check = pydantic.BaseModel.model_config, pydantic.validate_call
+    deferred = pydantic.ConfigDict(defer_build=True)
+    pydantic.BaseModel.model_config = settings | deferred
+    pydantic.validate_call = lambda function: check(config=deferred)(function)  # type: ignore[assignment]  # of all its forms this is the one that is used
+    try:
+        yield
+    finally:
+        pydantic.BaseModel.model_config = settings
+        pydantic.validate_call = check
 
 
 def select(table: Table, columns: list[str], where: Expr | None = None) -> pa.Table:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Vectors = NDArray[np.float32]
 
 EMBED_BATCH_ROWS: Final = 64
-"""Texts embedded between two commits: a kill loses at most these (about six seconds of work)."""
+"""Texts embedded between two commits: a kill loses at most these (about a second of work)."""
 
 MAX_FRAGMENTS: Final = 64
 """Fragments of a table above which `ensure_embeddings` compacts; scans of 100 fragments take thrice the time of one."""

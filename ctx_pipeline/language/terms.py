@@ -19,8 +19,8 @@ MAX_QUERY_TERMS = 64
 MAX_WORD_CHARS = 64
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
-_RUN = re.compile(f"[{_CJK}]+|[^\\W{_CJK}]+")
-_IS_CJK = re.compile(f"[{_CJK}]")
+_RUN = re.compile(f"([{_CJK}]+)|[^\\W{_CJK}]+")
+"""A run of characters that are words each, its group, or a word."""
 _HUMP = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 
 # The stop set of Lucene's StandardAnalyzer plus the question words of English requests.
@@ -47,7 +47,7 @@ def terms(text: str) -> list[str]:
     found: list[str] = []
     for run in _RUN.finditer(unicodedata.normalize("NFKC", text)):
         word = run.group()
-        if _IS_CJK.match(word):
+        if run.lastindex:
             found.extend(_pairs(word))
         else:
             found.extend(_word_terms(word[:MAX_WORD_CHARS]))

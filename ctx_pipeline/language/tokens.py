@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache, lru_cache, partial
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ctx_pipeline.errors import Corrupt, InvalidRequest, Unavailable
+from ctx_pipeline.errors import Corrupt, CtxError, InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -92,6 +93,8 @@ _LONG_BLANKS = re.compile(f"(?<!{_BLANK}){_BLANK}{{{MAX_REGEX_BLANKS + 1},}}+")
 # No word of any vocabulary goes on from here; an apostrophe may go on, and so may line ends after other signs.
 _BREAK = re.compile(r"(?<=\S)(?= )|(?<=[^\W_])(?=[\n\t,.;:!?()\"/，。；：、！？（）《》])")
 _load_lock = Lock()
+_begun: set[str] = set()
+"""Vocabularies that `load_while` has begun to load."""
 
 
 def count_tokens(text: str, encoding: str = DEFAULT_ENCODING, most: int | None = None) -> int:
@@ -219,6 +222,19 @@ def _untokenizable(error: BaseException) -> BaseException:
     )
 
 
+def load_while(encoding: str) -> None:
+    """Begin to load a vocabulary beside whatever the caller does next; does nothing where it is loaded."""
+    if encoding in _VOCABULARIES and encoding not in _begun:
+        _begun.add(encoding)
+        Thread(target=_load_quietly, args=(encoding,), name="ctx-vocabulary", daemon=True).start()
+
+
+def _load_quietly(encoding: str) -> None:
+    # Whoever counts first tries again, and is told.
+    with suppress(CtxError):
+        _encoding(encoding)
+
+
 def _encoding(name: str) -> Encoding:
     if name not in _VOCABULARIES:
         raise InvalidRequest(
@@ -279,5 +295,6 @@ def _read_ranks(path: Path, sha256: str) -> dict[bytes, int]:
             where="token counter",
             fix="pip install --force-reinstall bpe-openai",
         )
-    pairs = (line.partition(b" ") for line in lines.splitlines())
-    return {a2b_base64(token): int(rank) for token, _, rank in pairs}
+    # Whatever has the published digest numbers its tokens in order.
+    tokens = lines.split()[::2]
+    return dict(zip(map(a2b_base64, tokens), range(len(tokens)), strict=True))

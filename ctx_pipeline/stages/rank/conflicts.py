@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.claims.contested import contested_table
 from ctx_pipeline.contracts import (
     ConflictRecord,
     ConflictSide,
@@ -71,6 +70,9 @@ class _Group:
 
 def batch(rows: Sequence[Row], claims: pa.Table, patches: Mapping[ItemKey, Patch]) -> pa.Table:
     """Return which claims of each row are contested, as `contested_table` does."""
+    # Reading texts is the build's: what serves knows claims by their numbers.
+    from ctx_pipeline.claims.contested import contested_table
+
     newest = {row.key: at for at, row in enumerate(rows)}
     live = {at for at in newest.values() if not is_withdrawn(rows[at], patches)}
     if patches:
