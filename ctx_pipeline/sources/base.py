@@ -54,7 +54,8 @@ def read_source(
     """Read every file of `source` and return its items in a stable order.
 
     A file that cannot be read or understood is an entry of `errors`, never an exception, and the other files are
-    loaded. A path that does not exist gives one error of code `missing`.
+    loaded. A path that does not exist gives one error of code `missing`, and so does a library that is not installed,
+    of code `unreadable`.
 
     Args:
         source: The `[[sources]]` entry.
@@ -66,7 +67,21 @@ def read_source(
     Raises:
         ConfigError: there is no adapter for the source's kind, or the source names no path.
     """
-    origin = Origin.of(source, tenant=tenant, units=units)
+    try:
+        return _read(source, home, Origin.of(source, tenant=tenant, units=units), replaced)
+    except ImportError as missing:
+        if missing.name is not None and missing.name.startswith("ctx_pipeline"):
+            raise
+        return _without_library(source, missing.name)
+
+
+def _without_library(source: SourceConfig, library: str | None) -> SourceBatch:
+    what = "a library that cannot be loaded" if library is None else f"the package {library}, which is not installed"
+    message = f"kind {source.kind.value!r} needs {what}: pip install ctx-pipeline"
+    return SourceBatch((), (FileError(path=source.path or source.name, code=FileCode.UNREADABLE, message=message),), ())
+
+
+def _read(source: SourceConfig, home: Path, origin: Origin, replaced: Sequence[FoundFile]) -> SourceBatch:
     if source.kind in READERS:
         reader: Reader = _load(READERS[source.kind])
         return reader(origin, home)

@@ -138,6 +138,7 @@ ctx doctor
 # > ok     folder      /home/ana/shop/.ctx can be written to
 # > ok     disk        56.5 GiB free
 # > ok     config      'shop' with 8 sources
+# > ok     packages    what the settings need is installed
 # > ok     ledger      7 snapshots, 18 events
 # > ok     store       readable up to item version 19
 # > ok     artifact    14 item versions, hashes match, de5454bbb93d8f58…
@@ -147,4 +148,4 @@ ctx doctor
 # > ok     build lock  free
 # > ok     alerts      no failed run in 7 days
 # >
-# > 12 ok, 0 warn, 0 fail
+# > 13 ok, 0 warn, 0 fail
