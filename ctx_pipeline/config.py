@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -48,6 +48,7 @@ from ctx_pipeline.settings_layers import (
     read_flags,
     read_toml,
 )
+from ctx_pipeline.source_rules import source_faults
 from ctx_pipeline.text import canonical_json
 
 CONFIG_NAME = "ctx.toml"
@@ -196,14 +197,6 @@ class SourceConfig(Section):
     """Web sources: also read pages of private, loopback and carrier-grade addresses, and of any port."""
     phases: tuple[Name, ...] = ()
     """Tools sources: phases in which tools that declare none are shown. Empty: every phase."""
-
-    @model_validator(mode="after")
-    def _somewhere(self) -> SourceConfig:
-        if self.path is None and self.url is None and self.kind is not SourceKind.SESSION_HISTORY:
-            raise ValueError("a source needs a path, or a url where its kind reads one")
-        if self.phases and self.kind is not SourceKind.TOOLS:
-            raise ValueError("phases belong to a source of kind 'tools'")
-        return self
 
 
 class ProjectSection(Section):
@@ -495,7 +488,8 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
     Raises:
         ConfigError: there is no `ctx.toml` (`no_project`), it cannot be read (`unreadable_config`, `invalid_toml`), or
             a key is unknown or its value is not accepted (`unknown_key`, `invalid_value`, `duplicate_source`,
-            `duplicate_model`, `unknown_model`); `where` names the file and line, the variable or the flag.
+            `duplicate_model`, `unknown_model`, and what `source_rules` says of sources); `where` names the file and
+            line, the variable or the flag of the first, and the message those of all others.
     """
     home = home.expanduser().resolve()
     path = home / CONFIG_NAME
@@ -509,28 +503,47 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
     layer = read_toml(path, label=CONFIG_NAME)
     layer = read_environ(ProjectConfig).over(layer)
     layer = with_policy_files(read_flags(overrides).over(layer), home)
+    known = [*_source_problems(layer), *_duplicates(layer)]
     try:
         config = ProjectConfig.model_validate(layer.values)
     except ValidationError as invalid:
-        problems = problems_of(invalid, ProjectConfig, layer)
-        raise_problems(problems)
+        raise_problems([*problems_of(invalid, ProjectConfig, layer), *known])
         raise
-    raise_problems([*_duplicates(config, layer), *_contradictions(config, layer)])
+    raise_problems([*known, *_contradictions(config, layer)])
     return LoadedConfig(config, home, layer)
 
 
-def _duplicates(config: ProjectConfig, layer: Layer) -> list[Problem]:
+def _entries(layer: Layer, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the tables of an array as they were written, whatever else is wrong with them."""
+    values = layer.values.get(table)
+    if isinstance(values, (list, tuple)):
+        for index, entry in enumerate(cast("list[Any]", values)):
+            if isinstance(entry, dict):
+                yield index, cast("dict[str, Any]", entry)
+
+
+def _source_problems(layer: Layer) -> list[Problem]:
+    """Return what is wrong with every source, before anything of any of them is read."""
     found: list[Problem] = []
-    for table, key, names in (
-        ("sources", "name", [source.name for source in config.sources]),
-        ("models", "model_id", [model.model_id for model in config.models]),
-    ):
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                first = layer.origin((table, names.index(name), key))
+    for index, raw in _entries(layer, "sources"):
+        for fault in source_faults(raw):
+            path = ("sources", index, fault.key)
+            message = f"{dotted(path, layer.values)!r}: {fault.message}"
+            found.append(Problem(layer.origin(path) or CONFIG_NAME, message, fault.fix, fault.code))
+    return found
+
+
+def _duplicates(layer: Layer) -> list[Problem]:
+    found: list[Problem] = []
+    for table, key in (("sources", "name"), ("models", "model_id")):
+        first: dict[str, int] = {}
+        for index, raw in _entries(layer, table):
+            name = raw.get(key)
+            if isinstance(name, str) and first.setdefault(name, index) != index:
+                other = layer.origin((table, first[name], key))
                 where = layer.origin((table, index, key)) or table
                 code = f"duplicate_{table.removesuffix('s')}"
-                found.append(Problem(where, f"{key} {name!r} is taken", f"rename it; the other is at {first}", code))
+                found.append(Problem(where, f"{key} {name!r} is taken", f"rename it; the other is at {other}", code))
     return found
 
 

