@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ctx_pipeline.config import load_config
 from ctx_pipeline.contracts import BuildReport
 from ctx_pipeline.errors import Corrupt, CtxError, InvalidRequest, Unavailable
+from ctx_pipeline.machine_faults import disk_full, is_full, typed_system_errors
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -33,6 +34,8 @@ SOURCES = "sources"
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 """What Dagster raises in a step whose blocking check failed."""
 IN_PROCESS = "in_process"
+STATE = ".ctx"
+"""Folder of everything that a build writes."""
 
 _BARE_KEY = re.compile(r'(?<![\w:"/*-])([\w-]+(?:/[\w*-]+)+)')
 """An asset key without `key:"..."` around it, as in `sources/handbook+`; Dagster would read its `+` as one step."""
@@ -58,7 +61,8 @@ def build(
     Raises:
         ConfigError: there is no `ctx.toml`, or it is wrong.
         InvalidRequest: the selection is not valid or selects nothing (`invalid_selection`).
-        Unavailable: another build runs for longer than `lock_seconds` (`build_busy`), or something needed is missing.
+        Unavailable: another build runs for longer than `lock_seconds` (`build_busy`), something needed is missing, the
+            disk is full (`disk_full`), or the folder cannot be written (`cannot_write`).
         CtxError: what an asset raised.
         KeyboardInterrupt: Ctrl-C; what was written stays and the next build goes on from there.
     """
@@ -72,6 +76,7 @@ def build(
 
     with (
         open_progress(shown=progress) as teller,
+        typed_system_errors(home / STATE),
         build_lock(home, lock_seconds, on_wait=teller.waiting),
         open_session(home, teller) as session,
     ):
@@ -99,7 +104,7 @@ def _materialize(home: Path, select: str | None, session: BuildSession, teller: 
             result = _run(definitions, instance, stages)
         prune_runs(instance, keep=session.pipeline.config.retention.runs)
         if not result.success and not _only_sources_failed(result, session):
-            failure = _failure(result, session.errors)
+            failure = _failure(result, session.errors, home / STATE)
             _tell(home, result.run_id, failure, session)
             raise failure
 
@@ -195,10 +200,10 @@ def open_instance(home: Path) -> Generator[dg.DagsterInstance]:
     """
     import dagster as dg
 
-    from ctx_pipeline.dagster_storage import dagster_url, storage_variable, write_instance
+    from ctx_pipeline.dagster_storage import dagster_url, storage_errors, storage_variable, write_instance
 
     url = dagster_url(load_config(home).config)
-    with storage_variable(url):
+    with storage_variable(url), storage_errors(home, url):
         folder = str(write_instance(home, url))
         # Of the constructors, this one alone takes a folder and overrides; nothing of it is temporary with a folder.
         with dg.DagsterInstance.local_temp(folder, overrides=_IN_PROCESS_OVERRIDES) as instance:
@@ -233,7 +238,7 @@ def _tell(home: Path, run_id: str, failure: BaseException, session: BuildSession
     raise_alert(home, alert, session.pipeline.config.alerts.webhook)
 
 
-def _failure(result: dg.ExecuteInProcessResult, errors: dict[str, BaseException]) -> BaseException:
+def _failure(result: dg.ExecuteInProcessResult, errors: dict[str, BaseException], folder: Path) -> BaseException:
     """Return what a failed run raises: what the first asset raised, when it is one of ours, or the interrupt."""
     asset, first = next(iter(errors.items()), ("its run", None))
     if _was_interrupted(result) or not isinstance(first, (Exception, type(None))):
@@ -247,6 +252,11 @@ def _failure(result: dg.ExecuteInProcessResult, errors: dict[str, BaseException]
             fix="what was served before is served still; open the run in `ctx dev`, it shows what failed",
             code="check_failed",
         )
+    if is_full(folder):
+        # Dagster could not write down what happened, and made something else of it.
+        full = disk_full(folder)
+        full.__cause__ = first
+        return full
     failure = Unavailable(
         f"the build failed in {asset}" + (f": {type(first).__name__}" if first else ""),
         where=f"run {result.run_id}",

@@ -324,6 +324,10 @@ def _as_ctx_error(error: Exception) -> CtxError:
         return InvalidRequest(_flat(error.format_message()), where=path, fix=f"see `{path} --help`", code="usage")
     if os.environ.get(DEBUG_VARIABLE) == "1":
         traceback.print_exception(error)
+    from ctx_pipeline.machine_faults import system_error
+
+    if (typed := system_error(error, Path.cwd())) is not None:
+        return typed
     return CtxError(
         f"unexpected {type(error).__name__}",
         where="ctx",

@@ -23,6 +23,7 @@ from ctx_pipeline.index.claims.words import CLAIMS_VERSION
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
+from ctx_pipeline.machine_faults import typed_system_errors
 from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank import SourceFacts
@@ -70,13 +71,21 @@ def state_folder(home: Path) -> Path:
 
 
 def open_ledger(home: Path, settings: LedgerSection) -> Ledger:
-    """Open a project's ledger."""
+    """Open a project's ledger; where its folder cannot be written, for reading alone: a project serves from there.
+
+    Raises:
+        Unavailable: it is not there and cannot be made (`cannot_write`), or it cannot be read.
+    """
     from ctx_pipeline.ledger import Ledger
+    from ctx_pipeline.ledger.database import is_writable
 
     if settings.url is not None:
-        return Ledger.open(settings.url.get_secret_value())
-    state_folder(home).mkdir(parents=True, exist_ok=True)
-    return Ledger.open(state_folder(home) / "ledger.db")
+        url: str | Path = settings.url.get_secret_value()
+    else:
+        url = state_folder(home) / "ledger.db"
+        with typed_system_errors(url.parent):
+            url.parent.mkdir(parents=True, exist_ok=True)
+    return Ledger.open(url, readonly=not is_writable(url))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from ctx_pipeline.contracts import (
     Identity,
     ModelProfile,
     PackItem,
+    PackWarning,
     Rendition,
     SnapshotDiff,
     ToolContextItem,
@@ -54,6 +55,10 @@ if TYPE_CHECKING:
     from ctx_pipeline.index.reader import ServingIndex
     from ctx_pipeline.index.reranker import Reranker
     from ctx_pipeline.ledger import Ledger, RecallNotice, SnapshotRecord
+
+
+SNAPSHOT_NOT_KEPT = "snapshot_not_kept"
+"""Warning of a pack whose record could not be written."""
 
 
 class ContextProject:
@@ -175,12 +180,13 @@ class ContextProject:
         """Turn a request into a pack and keep its snapshot.
 
         `at` is the clock (authorization and freshness), now when None. `durable` returns only when the snapshot is
-        synced to disk; else it is within 50 ms. `seconds` collects wall time per stage.
+        synced to disk; else it is within 50 ms. Where the record cannot be written, nothing is kept and the pack warns
+        with `snapshot_not_kept`. `seconds` collects wall time per stage.
 
         Raises:
             InvalidRequest: the request cannot be served; `BudgetTooSmall` and `GateFailed` say why.
             NotPermitted: nobody said who asks.
-            Unavailable: nothing has been built yet.
+            Unavailable: nothing has been built yet, or `durable` and the record cannot be written (`ledger_readonly`).
         """
         moment = _aware(at)
         identity = self.identity(request.identity)
@@ -198,10 +204,13 @@ class ContextProject:
             result = self._engine.assemble(call, view, seconds=seconds)
         except GateRefusal as refusal:
             record = refusal.result.record
-            self.ledger.submit_snapshot(
-                lambda: _refused(record()), snapshot_id=refusal.result.pack.snapshot_id, durable=True
-            )
+            if not self.ledger.readonly:
+                self.ledger.submit_snapshot(
+                    lambda: _refused(record()), snapshot_id=refusal.result.pack.snapshot_id, durable=True
+                )
             raise refusal.as_error() from None
+        if self.ledger.readonly and not durable:
+            return _not_kept(result.pack)
         self.ledger.submit_snapshot(result.record, snapshot_id=result.pack.snapshot_id, durable=durable)
         return result.pack
 
@@ -399,6 +408,12 @@ def _aware(moment: datetime | None) -> datetime:
             code="naive_time",
         )
     return moment.astimezone(UTC)
+
+
+def _not_kept(pack: ContextPack) -> ContextPack:
+    message = "the record cannot be written: this snapshot can be neither explained nor replayed"
+    warning = PackWarning(code=SNAPSHOT_NOT_KEPT, message=message)
+    return pack.model_copy(update={"warnings": (*pack.warnings, warning)})
 
 
 def _refused(record: SnapshotRecord) -> SnapshotRecord:

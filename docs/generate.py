@@ -226,8 +226,8 @@ window after which a source is stale; the warning comes at three quarters of it.
 
 ## Kinds of sources
 
-Each kind has one adapter. {others}A source of a kind that is not in this table is refused, with `unsupported_source_kind` or the
-nearest kind. Files of other types are skipped, and the report says so.
+Each kind has one adapter. {others}A source of a kind that is not in this table is refused, with
+`unsupported_source_kind` or the nearest kind. Files of other types are skipped, and the report says so.
 
 {table(("Kind", "Authority", "What the adapter does"), kinds)}
 {shown}"""
@@ -556,7 +556,9 @@ def _raised() -> Iterator[tuple[str, str, str]]:
                     code = next((word.value for word in node.keywords if word.arg == "code"), None)
                     for value in _constants(code):
                         yield name, value, _template(node.args[0])
-                case ast.Call(func=ast.Name(id="Problem" | "Fault"), args=[_, message, _, ast.Constant(value=str(code))]):
+                case ast.Call(
+                    func=ast.Name(id="Problem" | "Fault"), args=[_, message, _, ast.Constant(value=str(code))]
+                ):
                     yield "ConfigError", code, _template(message)
                 case ast.Tuple(elts=[ast.Constant(value=str(code)), ast.Constant(value=str(message)), ast.Constant()]):
                     if path.name == "faults.py":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -107,9 +110,17 @@ def build_lexical(directory: Path, rows: Iterable[LexicalRow]) -> int:
         count += 1
     writer.commit()
     writer.wait_merging_threads()
+    _open_alike(temporary)
     shutil.rmtree(directory, ignore_errors=True)
     temporary.rename(directory)
     return count
+
+
+def _open_alike(directory: Path) -> None:
+    """Let who may read the folder read its files: Tantivy makes some of them for their owner alone."""
+    mode = directory.stat().st_mode & 0o666
+    for part in directory.iterdir():
+        part.chmod(mode)
 
 
 class Lexical:
@@ -119,9 +130,20 @@ class Lexical:
         import tantivy
 
         self._tantivy: Any = tantivy
-        self._index = tantivy.Index.open(str(directory))
+        self._index = tantivy.Index.open(str(self._openable(directory)))
         self._schema = self._index.schema
         self._searcher = self._index.searcher()
+
+    def _openable(self, directory: Path) -> Path:
+        """Return a folder to open the index in: Tantivy locks a file in it, which a read-only disk does not let it."""
+        if os.access(directory, os.W_OK):
+            return directory
+        links = Path(tempfile.mkdtemp(prefix="ctx-lexical-"))
+        weakref.finalize(self, shutil.rmtree, links, ignore_errors=True)
+        for part in directory.iterdir():
+            if not part.name.endswith(".lock"):
+                (links / part.name).symlink_to(part.absolute())
+        return links
 
     def search(self, text: str, *, tenant: int, scopes: Sequence[int], current: bool, limit: int) -> LexicalHits:
         """Return the best rows of a tenant under permitted scope labels. A query without words finds nothing.

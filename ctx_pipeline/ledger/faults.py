@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy import exc
 
 from ctx_pipeline.errors import Conflict, Corrupt, CtxError, InvalidRequest, Unavailable
+from ctx_pipeline.machine_faults import can_write, is_full
 
 _CORRUPT_FIX = "run `ctx doctor`; restore .ctx/state/ from a backup"
 
@@ -19,7 +22,7 @@ _UNAVAILABLE: dict[int, tuple[str, str, str]] = {
     sqlite3.SQLITE_READONLY: ("ledger_readonly", "the ledger cannot be written", "check permissions and the mount"),
     sqlite3.SQLITE_PERM: ("ledger_readonly", "the ledger cannot be written", "check permissions and the mount"),
     sqlite3.SQLITE_IOERR: ("disk_error", "the disk refused a read or write", "check free space, quota and the disk"),
-    sqlite3.SQLITE_CANTOPEN: ("ledger_unreachable", "the ledger cannot be opened", "check that its folder exists"),
+    sqlite3.SQLITE_CANTOPEN: ("ledger_unreachable", "the ledger cannot be opened", "check the rights of its file"),
     sqlite3.SQLITE_NOMEM: ("out_of_memory", "the ledger ran out of memory", "free memory and try again"),
 }
 """By primary SQLite result code: our code, what is wrong, what to do."""
@@ -92,7 +95,7 @@ def _from_sqlite(error: sqlite3.Error, where: str) -> CtxError:
         return InvalidRequest("a value has a type that cannot be stored", where=where, fix="pass text and numbers")
     primary = code & 0xFF
     if primary in _UNAVAILABLE:
-        name, message, fix = _UNAVAILABLE[primary]
+        name, message, fix = _of_place(primary, Path(where)) or _UNAVAILABLE[primary]
         return Unavailable(message, where=where, fix=fix, code=name)
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Corrupt("the ledger file is damaged", where=where, fix=_CORRUPT_FIX, code="ledger_corrupt")
@@ -103,6 +106,26 @@ def _from_sqlite(error: sqlite3.Error, where: str) -> CtxError:
     if primary == sqlite3.SQLITE_TOOBIG:
         return InvalidRequest("a text is larger than the ledger can hold", where=where, fix="store it as an artifact")
     return Unavailable(f"the ledger failed ({type(error).__name__})", where=where, fix="check the database and retry")
+
+
+def _of_place(primary: int, path: Path) -> tuple[str, str, str] | None:
+    """Return what is wrong with where the file lies, which SQLite does not tell apart; None when it is not that."""
+    if primary == sqlite3.SQLITE_IOERR and is_full(path):
+        return _UNAVAILABLE[sqlite3.SQLITE_FULL]
+    if primary != sqlite3.SQLITE_CANTOPEN:
+        return None
+    if not path.parent.is_dir():
+        return "ledger_unreachable", "the ledger's folder is not there", "check the path; `ctx build` makes the folder"
+    if path.exists() and not path.is_file():
+        return "ledger_unreachable", "what lies in the ledger's place is no file", "move it away"
+    if is_full(path):
+        return _UNAVAILABLE[sqlite3.SQLITE_FULL]
+    if path.is_file() and not os.access(path, os.R_OK):
+        return "ledger_unreachable", "the ledger's file cannot be read", "give this user the right to read it"
+    if not can_write(path.parent):
+        fix = "give this user the right to write there, or mount it for writing"
+        return "ledger_readonly", "the ledger's folder cannot be written", fix
+    return None
 
 
 def _from_server(cause: BaseException, error: Exception, where: str) -> CtxError:
