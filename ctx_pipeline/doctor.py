@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctx_pipeline.errors import Conflict, Corrupt, CtxError, Unavailable
+from ctx_pipeline.machine_faults import can_write
 
 if TYPE_CHECKING:
     from ctx_pipeline.config import LoadedConfig
@@ -345,7 +345,7 @@ def _dagster(loaded: LoadedConfig) -> Check:
     folder = loaded.home / ".ctx" / "dagster"
     if not folder.is_dir():
         return Check("dagster", "ok", f"Dagster {found}; its folder is made by the first build")
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not can_write(folder):
         raise Unavailable(
             "Dagster's folder cannot be written to",
             where=".ctx/dagster",

@@ -43,10 +43,15 @@ def cannot_write(where: str | Path) -> Unavailable:
 
 def can_write(path: Path) -> bool:
     """Return whether a file can be written, or made in the nearest folder above it that there is."""
-    if path.exists():
-        return os.access(path, os.W_OK)
-    folder = next((above for above in path.parents if above.exists()), None)
-    return folder is not None and os.access(folder, os.W_OK | os.X_OK)
+    if path.is_file():
+        return may(path, os.W_OK)
+    folder = next((place for place in (path, *path.parents) if place.exists()), None)
+    return folder is not None and may(folder, os.W_OK | os.X_OK)
+
+
+def may(path: Path, mode: int) -> bool:
+    """Return whether the user that this process acts for may do something to a path."""
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def is_full(path: Path) -> bool:
@@ -101,7 +106,7 @@ def _number(error: BaseException) -> int | None:
 def _refused(error: BaseException, folder: Path) -> Unavailable:
     named = getattr(error, "filename", None)
     place = Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else folder
-    if place.is_file() and os.access(place, os.W_OK) and not os.access(place, os.R_OK):
+    if place.is_file() and may(place, os.W_OK) and not may(place, os.R_OK):
         fix = "give this user the right to read it"
         return Unavailable("the file cannot be read", where=str(place), fix=fix, code="cannot_read")
     return cannot_write(place)

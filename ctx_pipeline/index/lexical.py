@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import weakref
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctx_pipeline.index.analysis import query_terms, terms
 from ctx_pipeline.index.embedder import own_title
+from ctx_pipeline.machine_faults import can_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +136,7 @@ class Lexical:
 
     def _openable(self, directory: Path) -> Path:
         """Return a folder to open the index in: Tantivy locks a file in it, which a read-only disk does not let it."""
-        if os.access(directory, os.W_OK):
+        if can_write(directory):
             return directory
         links = Path(tempfile.mkdtemp(prefix="ctx-lexical-"))
         weakref.finalize(self, shutil.rmtree, links, ignore_errors=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import exc
 
 from ctx_pipeline.errors import Conflict, Corrupt, CtxError, InvalidRequest, Unavailable
-from ctx_pipeline.machine_faults import can_write, is_full
+from ctx_pipeline.machine_faults import can_write, is_full, may
 
 _CORRUPT_FIX = "run `ctx doctor`; restore .ctx/state/ from a backup"
 
@@ -120,7 +120,7 @@ def _of_place(primary: int, path: Path) -> tuple[str, str, str] | None:
         return "ledger_unreachable", "what lies in the ledger's place is no file", "move it away"
     if is_full(path):
         return _UNAVAILABLE[sqlite3.SQLITE_FULL]
-    if path.is_file() and not os.access(path, os.R_OK):
+    if path.is_file() and not may(path, os.R_OK):
         return "ledger_unreachable", "the ledger's file cannot be read", "give this user the right to read it"
     if not can_write(path.parent):
         fix = "give this user the right to write there, or mount it for writing"
