@@ -30,7 +30,7 @@ tests *args:
 
 # Run every snippet of the documentation and check that the generated pages are current
 docs:
-    {{ python }} -m pytest -q tests/test_docs.py
+    {{ python }} -m pytest -q tests/docs/test_docs.py
 
 # Write what the documentation takes from the code
 docs-write:

@@ -29,12 +29,17 @@ class AssembleConfig(dg.Config):
         )
     )
     at: str | None = Field(
-        default=None, description="The clock, an ISO time with its offset. Empty: now. The same clock repeats a call."
+        default=None,
+        description="The clock, an ISO time with its offset. Empty: now. The same clock repeats a call.",
     )
 
 
 @dg.op(
-    out=dg.Out(dict, io_manager_key="pack_memory", description="The ContextPack as JSON; it stays in this process."),
+    out=dg.Out(
+        dict,
+        io_manager_key="pack_memory",
+        description="The ContextPack as JSON; it stays in this process.",
+    ),
     description=(
         "Assembles one context pack with the engine that serves agents, and keeps its snapshot. Read the pack later "
         "with `ctx replay <snapshot_id>`."
@@ -88,7 +93,10 @@ def _clock(text: str | None) -> "datetime | None":
         return datetime.fromisoformat(text.strip())
     except ValueError:
         raise InvalidRequest(
-            "the clock is not an ISO time", where="at", fix="for example 2026-01-31T00:00:00Z", code="invalid_time"
+            "the clock is not an ISO time",
+            where="at",
+            fix="for example 2026-01-31T00:00:00Z",
+            code="invalid_time",
         ) from None
 
 
@@ -106,8 +114,12 @@ def _metadata(pack: "ContextPack") -> dict[str, Any]:
         "index_version": pack.index_version,
         "policy_version": pack.policy_version,
         "denied": dg.MetadataValue.json(pack.denied),
-        "budget": dg.MetadataValue.md(markdown_table(("section", "planned tokens", "used tokens"), rows)),
+        "budget": dg.MetadataValue.md(
+            markdown_table(("section", "planned tokens", "used tokens"), rows)
+        ),
         "warnings": dg.MetadataValue.md(
-            markdown_table(("code", "item"), [(warning.code, warning.item_id) for warning in pack.warnings])
+            markdown_table(
+                ("code", "item"), [(warning.code, warning.item_id) for warning in pack.warnings]
+            )
         ),
     }

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ctx_pipeline.audit import CHECKS, Finding, audit_stage
-from ctx_pipeline.contracts import SourceKind
-from ctx_pipeline.source_audit import (
+from ctx_pipeline.building.audit import CHECKS, Finding, audit_stage
+from ctx_pipeline.building.source_audit import (
     NAMED,
     live_tools,
     schema_is_stable,
@@ -17,12 +16,13 @@ from ctx_pipeline.source_audit import (
     tools_are_sound,
     volume_is_usual,
 )
+from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.tools import diff
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import SourceConfig
+    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.config.settings import SourceConfig
     from ctx_pipeline.contracts import SourceReport
-    from ctx_pipeline.pipeline import Pipeline
     from ctx_pipeline.tools.findings import LintTool
 
 READINGS = 10
@@ -94,7 +94,9 @@ def tool_check_results(
 
 
 def _spec(name: str, key: dg.AssetKey) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(name, asset=key, blocking=name not in NEVER_BLOCKING, description=DESCRIPTIONS[name])
+    return dg.AssetCheckSpec(
+        name, asset=key, blocking=name not in NEVER_BLOCKING, description=DESCRIPTIONS[name]
+    )
 
 
 def stage_check_results(stage: str, pipeline: Pipeline) -> list[dg.AssetCheckResult]:
@@ -108,7 +110,10 @@ def source_check_results(
     """Compare a reading with the ones before it. `before` is the store's last sequence before the reading."""
     changed = report.added + report.retired
     return _results(
-        (schema_is_stable(pipeline.store, report.name, before), volume_is_usual(changed, report.items, past))
+        (
+            schema_is_stable(pipeline.store, report.name, before),
+            volume_is_usual(changed, report.items, past),
+        )
     )
 
 
@@ -132,11 +137,17 @@ def _results(findings: Iterable[Finding]) -> list[dg.AssetCheckResult]:
         dg.AssetCheckResult(
             check_name=finding.check,
             passed=finding.passed,
-            severity=dg.AssetCheckSeverity.ERROR if finding.blocking else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR
+            if finding.blocking
+            else dg.AssetCheckSeverity.WARN,
             description=None if finding.passed else _in_words(finding),
             metadata={
                 **finding.counts,
-                **({"samples": dg.MetadataValue.json(list(finding.samples))} if finding.samples else {}),
+                **(
+                    {"samples": dg.MetadataValue.json(list(finding.samples))}
+                    if finding.samples
+                    else {}
+                ),
             },
         )
         for finding in findings

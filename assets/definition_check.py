@@ -10,9 +10,9 @@ from ctx_pipeline.assets.metadata import markdown_table
 from ctx_pipeline.contracts import SourceKind
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import SourceConfig
+    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.config.settings import SourceConfig
     from ctx_pipeline.contracts import DefinitionFinding
-    from ctx_pipeline.pipeline import Pipeline
 
 CHECK = "definitions_are_valid"
 
@@ -53,7 +53,11 @@ def definition_check_results(source: SourceConfig, pipeline: Pipeline) -> list[d
                 "definitions": len(found.changes),
                 "errors": errors,
                 "warnings": len(found.findings) - errors,
-                **({"findings": dg.MetadataValue.md(findings_table(found.findings))} if found.findings else {}),
+                **(
+                    {"findings": dg.MetadataValue.md(findings_table(found.findings))}
+                    if found.findings
+                    else {}
+                ),
             },
         )
     ]

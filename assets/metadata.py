@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import Freshness, SourceConfig
+    from ctx_pipeline.config.settings import Freshness, SourceConfig
     from ctx_pipeline.contracts import FileError, SourceFile
 
 TABLE_ROWS = 50
@@ -68,7 +68,11 @@ def stays_fresh(*, bootstrap: bool) -> dg.AutomationCondition[dg.AssetKey]:
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a Markdown table of at most `TABLE_ROWS` rows that says how many more there are."""
-    lines = [_line(header), _line(["---"] * len(header)), *(_line(row) for row in rows[:TABLE_ROWS])]
+    lines = [
+        _line(header),
+        _line(["---"] * len(header)),
+        *(_line(row) for row in rows[:TABLE_ROWS]),
+    ]
     if len(rows) > TABLE_ROWS:
         lines.append(f"\n{len(rows) - TABLE_ROWS} more rows are not shown.")
     return "\n".join(lines)

@@ -29,16 +29,18 @@ from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.sources.fingerprint import source_fingerprint
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import ProjectConfig, SourceConfig
+    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.config.settings import ProjectConfig, SourceConfig
     from ctx_pipeline.contracts import SourceReport
-    from ctx_pipeline.pipeline import Pipeline
 
 GROUP = "sources"
 STORE_POOL = "ctx_store"
 """Assets that append to the item store; the store takes one writer at a time."""
 CHECK = "every_file_loaded"
 VANISHED = "nothing_vanished"
-NETWORK_RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+NETWORK_RETRIES = dg.RetryPolicy(
+    max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
+)
 """Two more attempts, after about 2 and 6 seconds; what lasts longer is left to the next reading."""
 _PASSING = frozenset({FileCode.UNREADABLE, FileCode.FETCH_FAILED})
 _ON_THIS_DISK = ("file://", "local://", "memory://", "sqlite:", "duckdb:", "zip://", "tar://")
@@ -90,9 +92,17 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             past = past_changes(dg.AssetExecutionContext.get().instance, key)
             changes = source_check_results(pipeline, report, before, past)
             sound, drift = tool_check_results(source, pipeline, tools)
-            checks = [_check(report), _vanished(report), *changes, *definition_check_results(source, pipeline), *sound]
+            checks = [
+                _check(report),
+                _vanished(report),
+                *changes,
+                *definition_check_results(source, pipeline),
+                *sound,
+            ]
         if report.errors:
-            message = f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
+            message = (
+                f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
+            )
             dg.AssetExecutionContext.get().log.warning(message)
         yield from checks
         if observed.status == "failed":
@@ -101,7 +111,11 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             raise _unread(source, report)
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
-            metadata={**_metadata(report, sample), **drift, **({} if look is None else {LOOK: look.digest})},
+            metadata={
+                **_metadata(report, sample),
+                **drift,
+                **({} if look is None else {LOOK: look.digest}),
+            },
         )
 
     return read_source
@@ -109,7 +123,9 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
 
 def _check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     return [
-        dg.AssetCheckSpec(CHECK, asset=key, description="Every file of the source was read without an error."),
+        dg.AssetCheckSpec(
+            CHECK, asset=key, description="Every file of the source was read without an error."
+        ),
         dg.AssetCheckSpec(
             VANISHED,
             asset=key,
@@ -128,7 +144,10 @@ def _check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSp
 def _unread(source: SourceConfig, report: SourceReport) -> dg.Failure:
     return dg.Failure(
         f"nothing could be read from source {source.name!r}; what it had before is still served",
-        metadata={"code": report.errors[0].code.value, "error_table": dg.MetadataValue.md(errors_table(report.errors))},
+        metadata={
+            "code": report.errors[0].code.value,
+            "error_table": dg.MetadataValue.md(errors_table(report.errors)),
+        },
         allow_retries=False,
     )
 
@@ -184,7 +203,11 @@ def _metadata(report: SourceReport, sample: list[str]) -> dict[str, Any]:
         "failed_files": failed,
         "errors": len(report.errors),
         "file_table": dg.MetadataValue.md(files_table(report.files)),
-        **({"error_table": dg.MetadataValue.md(errors_table(report.errors))} if report.errors else {}),
+        **(
+            {"error_table": dg.MetadataValue.md(errors_table(report.errors))}
+            if report.errors
+            else {}
+        ),
         "sample_ids": dg.MetadataValue.json(sample),
     }
 
@@ -213,8 +236,14 @@ def _sample(pipeline: Pipeline, name: str) -> list[str]:
     import pyarrow.compute as pc
 
     keys = pipeline.store.scan_keys()
-    keys = keys.filter(pc.equal(keys.column("source"), name)).sort_by([("seq", "descending")]).slice(0, SAMPLE_ROWS)
+    keys = (
+        keys.filter(pc.equal(keys.column("source"), name))
+        .sort_by([("seq", "descending")])
+        .slice(0, SAMPLE_ROWS)
+    )
     return [
         f"{item_id}@{version}"
-        for item_id, version in zip(keys.column("item_id").to_pylist(), keys.column("version").to_pylist(), strict=True)
+        for item_id, version in zip(
+            keys.column("item_id").to_pylist(), keys.column("version").to_pylist(), strict=True
+        )
     ]

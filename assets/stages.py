@@ -9,18 +9,24 @@ from typing import TYPE_CHECKING, Any, cast
 import dagster as dg
 
 from ctx_pipeline.assets.checks import stage_check_results, stage_check_specs
-from ctx_pipeline.assets.metadata import column_schema, owner_of, sample_table, stage_freshness, stays_fresh
+from ctx_pipeline.assets.metadata import (
+    column_schema,
+    owner_of,
+    sample_table,
+    stage_freshness,
+    stays_fresh,
+)
 from ctx_pipeline.assets.sources import STORE_POOL, source_key
 from ctx_pipeline.index.artifact import FORMAT_VERSION
 from ctx_pipeline.index.history import index_pin
 from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
-from ctx_pipeline.stages.rank import RANKING_VERSION
+from ctx_pipeline.stages.rank.serve import RANKING_VERSION
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import ProjectConfig
+    from ctx_pipeline.building.pipeline import Pipeline, StageResult
+    from ctx_pipeline.config.settings import ProjectConfig
     from ctx_pipeline.contracts import IndexPin
-    from ctx_pipeline.pipeline import Pipeline, StageResult
 
 GROUP = "stages"
 OWNER = "context-platform"
@@ -115,7 +121,13 @@ STAGES = (
     ),
     Stage(
         name="assembled_items",
-        deps=("discovered_items", "filtered_items", "ranked_items", "transformed_items", "budgeted_items"),
+        deps=(
+            "discovered_items",
+            "filtered_items",
+            "ranked_items",
+            "transformed_items",
+            "budgeted_items",
+        ),
         run=lambda pipeline: pipeline.assembled_items(),
         kinds=("python", "arrow"),
         code_version=_LAYOUT,
@@ -150,7 +162,9 @@ def stage_assets(config: ProjectConfig) -> list[dg.AssetsDefinition]:
     return [_stage_asset(stage, [] if stage.deps else sources, freshness) for stage in STAGES]
 
 
-def _stage_asset(stage: Stage, sources: Sequence[dg.AssetKey], freshness: dg.FreshnessPolicy) -> dg.AssetsDefinition:
+def _stage_asset(
+    stage: Stage, sources: Sequence[dg.AssetKey], freshness: dg.FreshnessPolicy
+) -> dg.AssetsDefinition:
     @dg.asset(
         key=stage.key,
         deps=[
@@ -194,7 +208,9 @@ def _pinned(pin: IndexPin | None) -> dict[str, Any]:
 def _metadata(result: StageResult) -> dict[str, Any]:
     metadata: dict[str, Any] = {"dagster/row_count": result.rows}
     for name, value in result.facts.items():
-        metadata[name] = dg.MetadataValue.json(cast("Any", value)) if isinstance(value, (list, dict)) else value
+        metadata[name] = (
+            dg.MetadataValue.json(cast("Any", value)) if isinstance(value, (list, dict)) else value
+        )
     if result.columns:
         metadata["dagster/column_schema"] = column_schema(result.columns)
     if result.sample:

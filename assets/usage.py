@@ -12,7 +12,7 @@ from ctx_pipeline.assets.metadata import owner_of
 from ctx_pipeline.resources import ContextProjectResource
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import ProjectConfig
+    from ctx_pipeline.config.settings import ProjectConfig
 
 GROUP = "usage"
 DAILY_EXPOSURE = dg.AssetKey([GROUP, "daily_exposure"])
@@ -27,10 +27,10 @@ def usage_assets(home: Path, config: ProjectConfig) -> list[dg.AssetsDefinition]
 
 def _first_day(home: Path, config: ProjectConfig) -> date:
     """Return the configured day, else that of the oldest snapshot, else today."""
+    from ctx_pipeline.building.exposure import first_day
     from ctx_pipeline.errors import CtxError
-    from ctx_pipeline.exposure import first_day
     from ctx_pipeline.index.artifact import Layout
-    from ctx_pipeline.pipeline import open_ledger, state_folder
+    from ctx_pipeline.workspace import open_ledger, state_folder
 
     today = datetime.now(UTC).date()
     if config.usage.since is not None:
@@ -66,7 +66,7 @@ def _daily_exposure(start: date) -> dg.AssetsDefinition:
     def daily_exposure(  # pyright: ignore[reportUnknownParameterType]
         project: ContextProjectResource,
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
-        from ctx_pipeline.exposure import roll_up_day
+        from ctx_pipeline.building.exposure import roll_up_day
 
         day = date.fromisoformat(dg.AssetExecutionContext.get().partition_key)
         with project.pipeline() as pipeline:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ctx_pipeline.config.profiles import model_profile
 from ctx_pipeline.contracts import (
     ContextPolicy,
     ContextRequest,
@@ -27,11 +28,10 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.engine import heading_tokens
 from ctx_pipeline.errors import BudgetTooSmall
-from ctx_pipeline.profiles import model_profile
-from ctx_pipeline.stages import budget
-from ctx_pipeline.stages.allocate import Option, Step, allocate, steps_of
+from ctx_pipeline.stages.budget import serve as budget
+from ctx_pipeline.stages.budget.allocate import Option, Step, allocate, steps_of
 from ctx_pipeline.stages.candidates import Candidate
-from ctx_pipeline.stages.discover import request_candidates
+from ctx_pipeline.stages.discover.serve import request_candidates
 from ctx_pipeline.stages.sections import SECTION_OF_KIND
 
 MOST_ITEMS = 12
@@ -84,25 +84,40 @@ def make_instance(seed: int) -> Instance:
     draw = random.Random(seed)
     request = _request(draw)
     sent = request_candidates(request, lambda text: max(8, len(text) // 4))
-    found = [_candidate(draw, number) for number in range(draw.randint(2, MOST_ITEMS - len(sent) + 1))]
+    found = [
+        _candidate(draw, number) for number in range(draw.randint(2, MOST_ITEMS - len(sent) + 1))
+    ]
     for candidate in found:
         others = [other for other in found if other.kind == "schema" and other is not candidate]
         if others and draw.random() < 0.4:
             candidate.needs = (draw.choice(others).row,)
     found.sort(key=lambda candidate: (-candidate.score, candidate.item_id))
-    candidates = sorted([*found, *sent], key=lambda candidate: (-candidate.score, candidate.item_id))
-    caps = {name: SourcePolicy(max_budget=draw.randint(60, 900)) for name in SOURCES if draw.random() < 0.3}
+    candidates = sorted(
+        [*found, *sent], key=lambda candidate: (-candidate.score, candidate.item_id)
+    )
+    caps = {
+        name: SourcePolicy(max_budget=draw.randint(60, 900))
+        for name in SOURCES
+        if draw.random() < 0.3
+    }
     policy = ContextPolicy(min_value=draw.choice((0.0, 0.8)), sources=caps)
     total = sum(candidate.tokens[0] for candidate in candidates) + sum(HEADINGS.values())
-    least = sum(candidate.tokens[0] for candidate in candidates if candidate.protected) + sum(HEADINGS.values())
+    least = sum(candidate.tokens[0] for candidate in candidates if candidate.protected) + sum(
+        HEADINGS.values()
+    )
     tokens = max(least, int(total * draw.uniform(0.1, 1.0)))
     return Instance(candidates, request, resolve_policy(policy)).with_budget(tokens)
 
 
 def _request(draw: random.Random) -> ContextRequest:
     words = "what came of the orders of the east region "
-    messages = tuple(Message(role="user", content=words * draw.randint(1, 20)) for _ in range(draw.randint(0, 3)))
-    seen = [Observation(observation_id=f"{n}", content=f"{n} " + words * draw.randint(1, 40)) for n in range(2)]
+    messages = tuple(
+        Message(role="user", content=words * draw.randint(1, 20)) for _ in range(draw.randint(0, 3))
+    )
+    seen = [
+        Observation(observation_id=f"{n}", content=f"{n} " + words * draw.randint(1, 40))
+        for n in range(2)
+    ]
     return ContextRequest(
         task=Task(text="east region"),
         messages=messages,
@@ -125,7 +140,11 @@ def _candidate(draw: random.Random, number: int) -> Candidate:
         section=section,
         row=number,
         when_to_load=draw.choice(("on_match",) * 8 + ("always", "prefetch", "just_in_time")),
-        tokens=(full, 0 if kind == "tool" else compact, 0 if kind == "tool" else draw.randint(30, 45)),
+        tokens=(
+            full,
+            0 if kind == "tool" else compact,
+            0 if kind == "tool" else draw.randint(30, 45),
+        ),
         score=round(draw.uniform(0.4, 1.5), 3),
     )
 
@@ -180,7 +199,9 @@ class Exact:
         opening = 0 if option.section in opened else self.headings.get(option.section, 0)
         for choice in range(len(option.choices) - 1, -1, -1):
             tokens, worth = option.choices[choice]
-            if tokens + opening > left or any(tokens > self.purses[purse] for purse in option.purses):
+            if tokens + opening > left or any(
+                tokens > self.purses[purse] for purse in option.purses
+            ):
                 continue
             for purse in option.purses:
                 self.purses[purse] -= tokens
@@ -230,7 +251,9 @@ def compare(instance: Instance) -> Outcome | None:
     taken = sum(option.tokens for option in ready.options)
     opened = {option.section for option in ready.options if option.taken >= 0}
     taken += sum(ready.headings.get(section, 0) for section in opened)
-    short = any(purse.left < 0 for option in ready.options if option.taken >= 0 for purse in option.purses)
+    short = any(
+        purse.left < 0 for option in ready.options if option.taken >= 0 for purse in option.purses
+    )
     over = short or left < 0 < taken or taken > max(0, ready.window.left)
     values = [sum(option.value for option in way.options) for way in (ready, simple)]
     ratios = [value / best if best else 1.0 for value in values]
@@ -243,9 +266,13 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    outcomes = [compare(make_instance(arguments.seed + number)) for number in range(arguments.instances)]
+    outcomes = [
+        compare(make_instance(arguments.seed + number)) for number in range(arguments.instances)
+    ]
     kept = [outcome for outcome in outcomes if outcome is not None]
-    print(f"instances {len(kept)}, options {statistics.fmean(outcome.options for outcome in kept):.1f} on average")
+    print(
+        f"instances {len(kept)}, options {statistics.fmean(outcome.options for outcome in kept):.1f} on average"
+    )
     for name, ratios in (
         ("with exchanges", sorted(outcome.ratio for outcome in kept)),
         ("without", sorted(outcome.plain for outcome in kept)),

@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 
 from bench.synthetic import BUILT, query_texts, query_vectors
+from ctx_pipeline.config.profiles import model_profile
 from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Rendition, Task
 from ctx_pipeline.engine import Call, Engine
 from ctx_pipeline.index.reader import ServingIndex, ServingView
 from ctx_pipeline.ledger import Ledger, OverlayEntry, SnapshotRecord
-from ctx_pipeline.profiles import model_profile
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
@@ -40,13 +40,18 @@ GROUPS = ("g1", "g2")
 RECALL_QUERIES = 20
 
 
-def floor(view: ServingView, ledger: Ledger, tenant: str, text: str, vector: np.ndarray, number: int) -> int:
+def floor(
+    view: ServingView, ledger: Ledger, tenant: str, text: str, vector: np.ndarray, number: int
+) -> int:
     """Do the work of one assembly in the straightest line; return the tokens used."""
     reader, state = view.reader, view.state
     at = micros(AT)
     first, last = reader.tenants[tenant]
     allowed = np.array(
-        [label.tenant == tenant and not {"*", *GROUPS}.isdisjoint(label.groups) for label in view.labels]
+        [
+            label.tenant == tenant and not {"*", *GROUPS}.isdisjoint(label.groups)
+            for label in view.labels
+        ]
     )
     mask = (
         allowed[state.scope[first:last]]
@@ -60,11 +65,17 @@ def floor(view: ServingView, ledger: Ledger, tenant: str, text: str, vector: np.
     top = np.argpartition(scores, -LIMIT)[-LIMIT:]
     dense = dict(zip(rows[top].tolist(), scores[top].tolist(), strict=True))
     hits = reader.lexical.search(
-        text, tenant=reader.tenant_numbers[tenant], scopes=np.flatnonzero(allowed).tolist(), current=True, limit=LIMIT
+        text,
+        tenant=reader.tenant_numbers[tenant],
+        scopes=np.flatnonzero(allowed).tolist(),
+        current=True,
+        limit=LIMIT,
     )
     words = {row: score for row, score in zip(*hits, strict=True) if mask[row - first]}
     best = max(words.values(), default=1.0)
-    fused = {row: 0.5 * dense.get(row, 0.0) + 0.5 * words.get(row, 0.0) / best for row in dense | words}
+    fused = {
+        row: 0.5 * dense.get(row, 0.0) + 0.5 * words.get(row, 0.0) / best for row in dense | words
+    }
     tokens = reader.tokens["o200k_base"]
     used, parts, shown = 0, [f"<section>\n{text}\n"], []
     for row in sorted(fused, key=lambda row: (-fused[row], row)):
@@ -85,7 +96,9 @@ def floor(view: ServingView, ledger: Ledger, tenant: str, text: str, vector: np.
     return used
 
 
-def run(count: int, calls: int, *, open_share: float, homes: Path | None) -> list[dict[str, object]]:
+def run(
+    count: int, calls: int, *, open_share: float, homes: Path | None
+) -> list[dict[str, object]]:
     """Measure both tenants at one size; return one row per tenant."""
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -93,11 +106,22 @@ def run(count: int, calls: int, *, open_share: float, homes: Path | None) -> lis
         built = build(home, count, open_share)
         started = time.perf_counter()
         with Ledger.open(Path(folder) / "ledger.db") as ledger:
-            index = ServingIndex(home, overlay_sequence=ledger.overlay_sequence, overlay_since=ledger.overlay_since)
+            index = ServingIndex(
+                home, overlay_sequence=ledger.overlay_sequence, overlay_since=ledger.overlay_since
+            )
             directory = index.view().reader.directory
-            opened = {"open_s": round(time.perf_counter() - started, 2), "artifact_mb": _size_mb(directory)}
+            opened = {
+                "open_s": round(time.perf_counter() - started, 2),
+                "artifact_mb": _size_mb(directory),
+            }
             for tenant in ("tenth", "half"):
-                rows.append({"items": count, "open_share": open_share, **measure(index, ledger, tenant, calls)})
+                rows.append(
+                    {
+                        "items": count,
+                        "open_share": open_share,
+                        **measure(index, ledger, tenant, calls),
+                    }
+                )
                 rows[-1] |= {**built, **opened, **_memory_mb()}
     return rows
 
@@ -112,12 +136,17 @@ def build(home: Path, count: int, open_share: float) -> dict[str, float]:
 
 
 def _size_mb(directory: Path) -> float:
-    return round(sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / 1e6, 1)
+    return round(
+        sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / 1e6, 1
+    )
 
 
 def _memory_mb() -> dict[str, float]:
     """Return what this process holds in memory: all, and without the mapped files, which processes share."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
+    fields = dict(
+        line.split(":", 1)
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    )
     return {
         name: round(int(fields[field].split()[0]) / 1024, 1)
         for name, field in (("rss_mb", "VmRSS"), ("own_rss_mb", "RssAnon"))
@@ -143,9 +172,19 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
             text = texts[number % calls]
             seconds: dict[str, float] = {}
             request = ContextRequest(
-                task=Task(text=text), token_budget=BUDGET, run_id=f"{tenant}{number}", identity=identity
+                task=Task(text=text),
+                token_budget=BUDGET,
+                run_id=f"{tenant}{number}",
+                identity=identity,
             )
-            call = Call(request=request, identity=identity, profile=profile, policy=policy, at=AT, refreshed={})
+            call = Call(
+                request=request,
+                identity=identity,
+                profile=profile,
+                policy=policy,
+                at=AT,
+                refreshed={},
+            )
             engine.query_vector(text)
             # CPU time of this thread: where many rows are visible, words are searched on a second one.
             c0, t0 = time.thread_time(), time.perf_counter()
@@ -161,7 +200,9 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
                     stages.setdefault(stage, []).append(taken)
         for number in numbers:
             c0, t0 = time.thread_time(), time.perf_counter()
-            floor(index.view(), ledger, tenant, texts[number % calls], vectors[number % calls], number)
+            floor(
+                index.view(), ledger, tenant, texts[number % calls], vectors[number % calls], number
+            )
             if number >= 0:
                 floors.append((time.perf_counter() - t0, time.thread_time() - c0))
             ledger.flush()
@@ -203,7 +244,13 @@ def first_calls(index: ServingIndex, tenant: str, vector: np.ndarray) -> dict[st
     before, clock = index.view(), Clock(micros(AT))
     item = before.reader.text("item_id", before.reader.tenants[tenant][0])
     entry = OverlayEntry(
-        code="quarantined", tenant=tenant, item_id=item, effective_at=AT, recorded_at=AT, actor="bench", reason="bench"
+        code="quarantined",
+        tenant=tenant,
+        item_id=item,
+        effective_at=AT,
+        recorded_at=AT,
+        actor="bench",
+        reason="bench",
     )
     taken: list[float] = []
     started = time.thread_time()
@@ -213,7 +260,10 @@ def first_calls(index: ServingIndex, tenant: str, vector: np.ndarray) -> dict[st
         view.search("", vector, viewer=viewer, clock=clock, limit=LIMIT)
         taken.append(time.thread_time() - started)
         started = time.thread_time()
-    return {"after_overlay_cpu_ms": round(taken[0] * 1_000, 2), "new_viewer_cpu_ms": round(taken[1] * 1_000, 2)}
+    return {
+        "after_overlay_cpu_ms": round(taken[0] * 1_000, 2),
+        "new_viewer_cpu_ms": round(taken[1] * 1_000, 2),
+    }
 
 
 def _viewer(tenant: str) -> Viewer:
@@ -241,10 +291,16 @@ def main() -> None:
         default=0.07,
         help="share of items the whole tenant may see; two of twenty groups see a tenth of the rest",
     )
-    parser.add_argument("--home", type=Path, help="folder in which artifacts are kept; none: built anew, and removed")
+    parser.add_argument(
+        "--home",
+        type=Path,
+        help="folder in which artifacts are kept; none: built anew, and removed",
+    )
     arguments = parser.parse_args()
     for count in arguments.items:
-        for row in run(count, arguments.calls, open_share=arguments.open_share, homes=arguments.home):
+        for row in run(
+            count, arguments.calls, open_share=arguments.open_share, homes=arguments.home
+        ):
             print(json.dumps(row))
 
 

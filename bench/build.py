@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.synthetic import WORDS_EN, WORDS_ZH
-from ctx_pipeline.pipeline import Pipeline
+from ctx_pipeline.building.pipeline import Pipeline
 
 STAGES = (
     "discovered_items",
@@ -52,7 +52,9 @@ class SyntheticEmbedder:
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """Return the text's vector."""
         digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
-        vector = np.random.default_rng(int.from_bytes(digest, "big")).standard_normal(DIM, np.float32)
+        vector = np.random.default_rng(int.from_bytes(digest, "big")).standard_normal(
+            DIM, np.float32
+        )
         return vector / np.linalg.norm(vector)
 
 
@@ -67,7 +69,10 @@ def write_document(home: Path, number: int, edition: int) -> None:
     """Write a document of `SECTIONS` sections; an edition changes the text of every one."""
     rng = np.random.default_rng((number, edition))
     texts = [f"{paragraph(rng, number)} {paragraph(rng, number)}" for _ in range(SECTIONS)]
-    parts = [f"# Document {number}", *(f"## Part {at} of {number}\n\n{text}" for at, text in enumerate(texts))]
+    parts = [
+        f"# Document {number}",
+        *(f"## Part {at} of {number}\n\n{text}" for at, text in enumerate(texts)),
+    ]
     folder = home / "documents" / f"{number % 100:02d}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"doc{number:06d}.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -78,9 +83,16 @@ def write_memories(home: Path, number: int, edited: frozenset[int] = frozenset()
     lines: list[str] = []
     for line in range(MEMORIES):
         rng = np.random.default_rng((number, line, int(line in edited)))
-        lines.append(json.dumps({"id": f"m{number:04d}-{line:04d}", "text": paragraph(rng, line)}, ensure_ascii=False))
+        lines.append(
+            json.dumps(
+                {"id": f"m{number:04d}-{line:04d}", "text": paragraph(rng, line)},
+                ensure_ascii=False,
+            )
+        )
     (home / "memories").mkdir(exist_ok=True)
-    (home / "memories" / f"m{number:04d}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (home / "memories" / f"m{number:04d}.jsonl").write_text(
+        "\n".join(lines) + "\n", encoding="utf-8"
+    )
 
 
 def write_project(home: Path, items: int) -> tuple[int, int]:
@@ -121,7 +133,10 @@ def build(home: Path) -> tuple[dict[str, tuple[float, float]], int, str]:
     digest = ""
     with Pipeline(home) as pipeline:
         pipeline.__dict__["embedder"] = SyntheticEmbedder()
-        steps = [(f"sources/{s.name}", lambda s=s: pipeline.refresh_source(s.name)) for s in pipeline.config.sources]
+        steps = [
+            (f"sources/{s.name}", lambda s=s: pipeline.refresh_source(s.name))
+            for s in pipeline.config.sources
+        ]
         steps += [(f"stages/{stage}", getattr(pipeline, stage)) for stage in STAGES]
         for name, step in steps:
             wall, cpu = time.perf_counter(), time.process_time()
@@ -145,14 +160,20 @@ def main() -> None:
         shutil.rmtree(home / ".ctx" / "derived")
         again, _, rebuilt = build(home)
         items = count_items(home)
-    print(f"{'step':28} {'full wall':>10} {'cpu':>8} {'1 % wall':>10} {'cpu':>8} {'ratio':>7} {'rebuild':>8}")
+    print(
+        f"{'step':28} {'full wall':>10} {'cpu':>8} {'1 % wall':>10} {'cpu':>8} {'ratio':>7} {'rebuild':>8}"
+    )
     for name in full:
         ratio = part[name][0] / full[name][0]
         row = (*full[name], *part[name], ratio, again[name][0])
-        print(f"{name:28} {row[0]:10.2f} {row[1]:8.2f} {row[2]:10.2f} {row[3]:8.2f} {row[4]:7.3f} {row[5]:8.2f}")
+        print(
+            f"{name:28} {row[0]:10.2f} {row[1]:8.2f} {row[2]:10.2f} {row[3]:8.2f} {row[4]:7.3f} {row[5]:8.2f}"
+        )
     walls = [sum(seconds for seconds, _ in run.values()) for run in (full, part)]
     cpus = [sum(seconds for _, seconds in run.values()) for run in (full, part)]
-    print(f"{'all':28} {walls[0]:10.2f} {cpus[0]:8.2f} {walls[1]:10.2f} {cpus[1]:8.2f} {walls[1] / walls[0]:7.3f}")
+    print(
+        f"{'all':28} {walls[0]:10.2f} {cpus[0]:8.2f} {walls[1]:10.2f} {cpus[1]:8.2f} {walls[1] / walls[0]:7.3f}"
+    )
     print(f"{items} items, embedded {embedded} then {changed}")
     print(f"same artifact as from the record alone: {artifact == rebuilt}")
     print(f"peak RSS {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")

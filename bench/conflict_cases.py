@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from ctx_pipeline.contracts import ContextItem, ItemKind, Locator, Provenance, Scope, Sensitivity, Trust
+from ctx_pipeline.contracts import (
+    ContextItem,
+    ItemKind,
+    Locator,
+    Provenance,
+    Scope,
+    Sensitivity,
+    Trust,
+)
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 Half = Literal["tuned", "held_out", "unseen"]
@@ -148,11 +156,19 @@ FORMULAS = {
         "zh": ("{m}等于{a}除以{b}。", "{m} = {a} / {b}"),
     },
     "held_out": {
-        "en": ("{m} is calculated as {a} divided by {b}.", "We define {m} as {a} over {b}.", "{m} := {a} / {b}"),
+        "en": (
+            "{m} is calculated as {a} divided by {b}.",
+            "We define {m} as {a} over {b}.",
+            "{m} := {a} / {b}",
+        ),
         "zh": ("{m}的计算公式为{a}除以{b}。", "{m}定义为{a}÷{b}。"),
     },
     "unseen": {
-        "en": ("{m} equals {a} divided by {b}.", "{m} is the ratio of {a} to {b}.", "To get {m}, divide {a} by {b}."),
+        "en": (
+            "{m} equals {a} divided by {b}.",
+            "{m} is the ratio of {a} to {b}.",
+            "To get {m}, divide {a} by {b}.",
+        ),
         "zh": ("{m}是{a}与{b}之比。", "用{a}除以{b}得到{m}。", "{m}={a}/{b}"),
     },
 }
@@ -207,22 +223,34 @@ POLAR = {
         ("The {b} batch size defaults to 500.", "The {b} batch size defaults to 1000."),
     ),
     "held_out": (
-        ("Discount codes apply to {b} subscriptions.", "Discount codes do not apply to {b} subscriptions."),
+        (
+            "Discount codes apply to {b} subscriptions.",
+            "Discount codes do not apply to {b} subscriptions.",
+        ),
         ("Approval is mandatory for {b} exports.", "Approval is optional for {b} exports."),
         ("{b}试用账户支持退款。", "{b}试用账户不支持退款。"),
-        ("Interns are allowed to query {b} tables.", "Interns are not allowed to query {b} tables."),
+        (
+            "Interns are allowed to query {b} tables.",
+            "Interns are not allowed to query {b} tables.",
+        ),
         ("{b}的数据每天更新。", "{b}的数据每周更新。"),
         ("By default the {b} parser is strict.", "By default the {b} parser is lenient."),
         ("{b}的并发数默认为八。", "{b}的并发数默认值是16。"),
     ),
     "unseen": (
-        ("{b} invoices can be edited after approval.", "{b} invoices cannot be edited after approval."),
+        (
+            "{b} invoices can be edited after approval.",
+            "{b} invoices cannot be edited after approval.",
+        ),
         ("{b} stores personal data.", "{b} does not store personal data."),
         (
             "Deleting {b} records requires a second approval.",
             "Deleting {b} records does not require a second approval.",
         ),
-        ("Two-factor login is enabled for {b} by default.", "Two-factor login is disabled for {b} by default."),
+        (
+            "Two-factor login is enabled for {b} by default.",
+            "Two-factor login is disabled for {b} by default.",
+        ),
         ("{b}的密码必须包含数字。", "{b}的密码无需包含数字。"),
         ("{b}的日志默认加密。", "{b}的日志默认不加密。"),
         ("{b} reports are sent every Monday.", "{b} reports are sent every Friday."),
@@ -291,7 +319,9 @@ def item(
         subject=subject,
         title=title or name,
         content=content,
-        provenance=Provenance(source_type="documents", source_id=source, locator=Locator(path=name)),
+        provenance=Provenance(
+            source_type="documents", source_id=source, locator=Locator(path=name)
+        ),
         authority=authority,
         trust=Trust.ENTERPRISE_TRUSTED,
         sensitivity=Sensitivity.INTERNAL,
@@ -356,7 +386,11 @@ class _Maker:
         self.number += 1
         first = BRANDS[self.number % len(BRANDS)]
         second = BRANDS[
-            (self.number + {"tuned": 1, "held_out": 11, "unseen": 21}[self.half] + self.number // len(BRANDS))
+            (
+                self.number
+                + {"tuned": 1, "held_out": 11, "unseen": 21}[self.half]
+                + self.number // len(BRANDS)
+            )
             % len(BRANDS)
         ]
         zh = BRANDS_ZH[BRANDS.index(first)] + BRANDS_ZH[BRANDS.index(second)]
@@ -369,7 +403,15 @@ class _Maker:
         subject = f"term:{key}-{noun.replace(' ', '-')}"
         name, name_zh = f"{brand} {noun}", f"{zh}{noun_zh}"
         text = f"{name}: see the pages of the team."
-        made = item(key, text, kind=ItemKind.GLOSSARY, title=name, subject=subject, source="words", synonyms=(name_zh,))
+        made = item(
+            key,
+            text,
+            kind=ItemKind.GLOSSARY,
+            title=name,
+            subject=subject,
+            source="words",
+            synonyms=(name_zh,),
+        )
         return made, name, name_zh, unit, subject, key
 
     def stated(self, language: str, name: str, value: str, half: Half | None = None) -> str:
@@ -382,9 +424,17 @@ class _Maker:
         if way == "authority":
             return {"authority": 80}, {"authority": 50}, True
         if way == "validity":
-            return {"valid_from": NOW - timedelta(days=10)}, {"valid_from": NOW - timedelta(days=400)}, True
+            return (
+                {"valid_from": NOW - timedelta(days=10)},
+                {"valid_from": NOW - timedelta(days=400)},
+                True,
+            )
         if way == "freshness":
-            return {"verified": NOW - timedelta(days=3)}, {"verified": NOW - timedelta(days=300)}, True
+            return (
+                {"verified": NOW - timedelta(days=3)},
+                {"verified": NOW - timedelta(days=300)},
+                True,
+            )
         same = {"verified": NOW - timedelta(days=3)}
         return same, same, False
 
@@ -393,14 +443,26 @@ class _Maker:
              titles: tuple[str, str] = ("", "")) -> ConflictCase:  # fmt: skip
         """Make a case of two texts."""
         one, other, decided = self.standing()
-        texts = [(f"{key}-a", left, one, kinds[0], titles[0]), (f"{key}-b", right, other, kinds[1], titles[1])]
+        texts = [
+            (f"{key}-a", left, one, kinds[0], titles[0]),
+            (f"{key}-b", right, other, kinds[1], titles[1]),
+        ]
         named = [subject if kind is ItemKind.MEMORY else None for kind in kinds]
         made = [
             item(name, text, kind=kind, title=title, subject=about, source=f"{kind.value}s", **more)  # type: ignore[arg-type]
             for (name, text, more, kind, title), about in zip(texts, named, strict=True)
         ]
         ids = (made[0].item_id, made[1].item_id)
-        return ConflictCase(family, self.half, key, ask, (*extra, *made), ids, contradicts, ids[0] if decided else None)
+        return ConflictCase(
+            family,
+            self.half,
+            key,
+            ask,
+            (*extra, *made),
+            ids,
+            contradicts,
+            ids[0] if decided else None,
+        )
 
 
 def registry_memory(make: _Maker) -> ConflictCase:
@@ -409,15 +471,29 @@ def registry_memory(make: _Maker) -> ConflictCase:
     brand, zh, key = make.brand()
     way = rng.choice(("include", "include", "formula", "column"))
     if way == "column":
-        table, column = f"{key}_facts", rng.choice(("amount", "customer_code", "placed_on", "score"))
+        table, column = (
+            f"{key}_facts",
+            rng.choice(("amount", "customer_code", "placed_on", "score")),
+        )
         first, second = rng.sample(TYPES, 2)
         text = f"column: {table}.{column}\ntype: {first[0]}"
         name = f"{table}.{column}"
-        schema = item(name, text, kind=ItemKind.SCHEMA, subject=f"schema:{name}", authority=90, source="warehouse")
-        said = rng.choice(COLUMNS[make.half]).format(c=name, t=second[0], w=second[1], z=second[2], f=column, tb=table)
+        schema = item(
+            name,
+            text,
+            kind=ItemKind.SCHEMA,
+            subject=f"schema:{name}",
+            authority=90,
+            source="warehouse",
+        )
+        said = rng.choice(COLUMNS[make.half]).format(
+            c=name, t=second[0], w=second[1], z=second[2], f=column, tb=table
+        )
         memory = item(f"{key}-m", said, kind=ItemKind.MEMORY, authority=40, source="notes")
         ids = (schema.item_id, memory.item_id)
-        return ConflictCase("registry_memory", make.half, key, f"{name} type", (schema, memory), ids, True, ids[0])
+        return ConflictCase(
+            "registry_memory", make.half, key, f"{name} type", (schema, memory), ids, True, ids[0]
+        )
     metric, subject = f"{brand} revenue", f"metric:{key}"
     language = rng.choice(("en", "zh"))
     shown = metric if language == "en" else f"{zh}营收"
@@ -431,17 +507,32 @@ def registry_memory(make: _Maker) -> ConflictCase:
     else:
         first, second, third = rng.sample(OPERANDS, 3)
         zh_side = language == "zh"
-        described = rng.choice(FORMULAS["tuned"][language]).format(m=shown, a=first[zh_side], b=second[zh_side])
-        said = rng.choice(FORMULAS[make.half][language]).format(m=shown, a=first[zh_side], b=third[zh_side])
+        described = rng.choice(FORMULAS["tuned"][language]).format(
+            m=shown, a=first[zh_side], b=second[zh_side]
+        )
+        said = rng.choice(FORMULAS[make.half][language]).format(
+            m=shown, a=first[zh_side], b=third[zh_side]
+        )
     text = f"metric: {metric}\nversion: 1\ndescription: {described}\ntable: orders"
     defined = item(
         key, text, kind=ItemKind.METRIC, title=metric, subject=subject, authority=100, source="registry",
         synonyms=(f"{zh}营收",),
     )  # fmt: skip
     about = subject if rng.random() < 0.6 else None
-    memory = item(f"{key}-m", said, kind=ItemKind.MEMORY, subject=about, authority=40, source="notes")
+    memory = item(
+        f"{key}-m", said, kind=ItemKind.MEMORY, subject=about, authority=40, source="notes"
+    )
     ids = (defined.item_id, memory.item_id)
-    return ConflictCase("registry_memory", make.half, key, f"{metric} {zh}营收", (defined, memory), ids, True, ids[0])
+    return ConflictCase(
+        "registry_memory",
+        make.half,
+        key,
+        f"{metric} {zh}营收",
+        (defined, memory),
+        ids,
+        True,
+        ids[0],
+    )
 
 
 def documents(make: _Maker) -> ConflictCase:
@@ -451,7 +542,9 @@ def documents(make: _Maker) -> ConflictCase:
     first, second = _two(rng)
     if way == "term":
         term, name, _, unit, _, key = make.term()
-        texts = [make.stated("en", name, amount(rng, unit, number, "en")) for number in (first, second)]
+        texts = [
+            make.stated("en", name, amount(rng, unit, number, "en")) for number in (first, second)
+        ]
         return make.pair("documents", name, (term,), *texts, contradicts=True, key=key)
     brand, zh, key = make.brand()
     titles = ("Questions and answers", "Service terms")
@@ -459,11 +552,15 @@ def documents(make: _Maker) -> ConflictCase:
         chosen = rng.choice(POLAR[make.half])
         name = brand if chosen[0].isascii() else zh
         left, right = (text.format(b=name) for text in rng.sample(chosen, 2))
-        return make.pair("documents", left, (), left, right, contradicts=True, key=key, titles=titles)
+        return make.pair(
+            "documents", left, (), left, right, contradicts=True, key=key, titles=titles
+        )
     template, unit = rng.choice(SENTENCES[make.half])
     language = "zh" if unit.endswith("_zh") else "en"
     name, unit = (zh if language == "zh" else brand), unit.removesuffix("_zh")
-    left, right = (template.format(b=name, v=amount(rng, unit, number, language)) for number in (first, second))
+    left, right = (
+        template.format(b=name, v=amount(rng, unit, number, language)) for number in (first, second)
+    )
     if language == "en":
         right = rng.choice(VARIED[make.half]).format(s=right)
     return make.pair("documents", left, (), left, right, contradicts=True, key=key, titles=titles)
@@ -486,7 +583,9 @@ def versions(make: _Maker) -> ConflictCase:
         for at, number in ((1, first), (2, second))
     ]  # fmt: skip
     ids = (made[1].item_id, made[0].item_id)
-    return ConflictCase("versions", make.half, key, f"{name} {name_zh}", (term, *made), ids, True, ids[0])
+    return ConflictCase(
+        "versions", make.half, key, f"{name} {name_zh}", (term, *made), ids, True, ids[0]
+    )
 
 
 def languages(make: _Maker) -> ConflictCase:
@@ -502,12 +601,22 @@ def languages(make: _Maker) -> ConflictCase:
         )  # fmt: skip
         left = rng.choice(INCLUDE[make.half]["en"])[yes].format(m=f"{brand} revenue", o=thing[0])
         right = rng.choice(INCLUDE[make.half]["zh"])[not yes].format(m=f"{zh}营收", o=thing[1])
-        return make.pair("languages", f"{brand} revenue {thing[0]}", (metric,), left, right, contradicts=True, key=key)
+        return make.pair(
+            "languages",
+            f"{brand} revenue {thing[0]}",
+            (metric,),
+            left,
+            right,
+            contradicts=True,
+            key=key,
+        )
     term, name, name_zh, unit, _, key = make.term()
     first, second = _two(rng)
     left = make.stated("en", name, amount(rng, unit, first, "en"))
     right = make.stated("zh", name_zh, amount(rng, unit, second, "zh"))
-    return make.pair("languages", f"{name} {name_zh}", (term,), left, right, contradicts=True, key=key)
+    return make.pair(
+        "languages", f"{name} {name_zh}", (term,), left, right, contradicts=True, key=key
+    )
 
 
 SCOPES = (
@@ -534,7 +643,9 @@ def negative(make: _Maker) -> ConflictCase:
     rng = make.rng
     term, name, name_zh, unit, _, key = make.term()
     first, second = _two(rng)
-    way = rng.choice(("same", "same_language", "scope", "scope_zh", "more", "other", "include", "formula"))
+    way = rng.choice(
+        ("same", "same_language", "scope", "scope_zh", "more", "other", "include", "formula")
+    )
     if way == "same":
         texts = [make.stated("en", name, amount(rng, unit, first, "en")) for _ in range(2)]
     elif way == "same_language":
@@ -543,7 +654,9 @@ def negative(make: _Maker) -> ConflictCase:
             make.stated("zh", name_zh, amount(rng, unit, first, "zh")),
         ]
     elif way in ("scope", "scope_zh"):
-        chosen, shown, language = (SCOPES, name, "en") if way == "scope" else (SCOPES_ZH, name_zh, "zh")
+        chosen, shown, language = (
+            (SCOPES, name, "en") if way == "scope" else (SCOPES_ZH, name_zh, "zh")
+        )
         pair = rng.choice(chosen)
         texts = [
             text.format(t=shown, v=amount(rng, unit, number, language))
@@ -565,13 +678,22 @@ def negative(make: _Maker) -> ConflictCase:
         ]
     else:
         a, b = rng.sample(OPERANDS, 2)
-        texts = [rng.choice(FORMULAS[make.half]["en"]).format(m=name, a=a[0], b=b[0]) for _ in range(2)]
-    return make.pair(f"no: {way}", f"{name} {name_zh}", (term,), texts[0], texts[1], contradicts=False, key=key)
+        texts = [
+            rng.choice(FORMULAS[make.half]["en"]).format(m=name, a=a[0], b=b[0]) for _ in range(2)
+        ]
+    return make.pair(
+        f"no: {way}", f"{name} {name_zh}", (term,), texts[0], texts[1], contradicts=False, key=key
+    )
 
 
 def cases(count: int, seed: int = 7) -> Iterator[ConflictCase]:
     """Yield `count` contradictions of each family and half, and as many pairs that are none in all."""
-    makers = {"registry_memory": registry_memory, "documents": documents, "versions": versions, "languages": languages}
+    makers = {
+        "registry_memory": registry_memory,
+        "documents": documents,
+        "versions": versions,
+        "languages": languages,
+    }
     halves: tuple[Half, ...] = ("tuned", "held_out", "unseen")
     for half in halves:
         make = _Maker(seed, half)

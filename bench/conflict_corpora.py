@@ -14,8 +14,8 @@ from typing import Any
 
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.index.artifact import Layout, read_pointer, read_table
-from tests.artifacts import ANA, NOW, build_index, open_pipeline, open_project
-from tests.corpora_project import DATABASES, MANIFESTS, make_database, write_faq
+from testing.artifacts import ANA, NOW, build_index, open_pipeline, open_project
+from testing.corpora_project import DATABASES, MANIFESTS, make_database, write_faq
 
 JUDGED = 100
 SCENARIOS = ("customer", "finance", "healthcare", "notetaker", "student")
@@ -32,7 +32,10 @@ def run_corpora(home: Path, corpora: Path, out: Path, seed: int) -> None:
     found = list(_reported(home, corpora, seed))
     rng = random.Random(seed)
     sample = found if len(found) <= JUDGED else rng.sample(found, JUDGED)
-    out.write_text("\n".join(json.dumps(entry, ensure_ascii=False) for entry in sample) + "\n", encoding="utf-8")
+    out.write_text(
+        "\n".join(json.dumps(entry, ensure_ascii=False) for entry in sample) + "\n",
+        encoding="utf-8",
+    )
     print(f"{len(found)} conflicts between two items, {len(sample)} in {out}")
 
 
@@ -43,9 +46,13 @@ def _reported(home: Path, corpora: Path, seed: int) -> Iterator[dict[str, Any]]:
     with open_project(home) as project:
         for text in _questions(home, corpora, seed):
             asked += 1
-            pack = project.assemble(ContextRequest(task=Task(text=text), identity=ANA, token_budget=60_000), at=NOW)
+            pack = project.assemble(
+                ContextRequest(task=Task(text=text), identity=ANA, token_budget=60_000), at=NOW
+            )
             for record in pack.conflicts:
-                sides = [side.item_id for side in (record.winner, *record.losers) if side is not None]
+                sides = [
+                    side.item_id for side in (record.winner, *record.losers) if side is not None
+                ]
                 for pair in combinations(sorted(sides), 2):
                     if pair in seen or not said.contradict(*pair):
                         continue
@@ -68,7 +75,9 @@ class _Said:
         folder = _artifact(home)
         ids = read_table(folder / "discovered.arrow").column("item_id").to_pylist()
         table = read_table(folder / "claims.arrow")
-        columns = [table.column(name).to_pylist() for name in ("claim_keys", "claim_values", "claim_about")]
+        columns = [
+            table.column(name).to_pylist() for name in ("claim_keys", "claim_values", "claim_about")
+        ]
         self._claims = {
             item: {key: (value, about) for key, value, about in zip(*listed, strict=True)}
             for item, *listed in zip(ids, *columns, strict=True)
@@ -81,14 +90,18 @@ class _Said:
     def words(self, left: str, right: str) -> list[list[str]]:
         one, other = self._claims[left], self._claims[right]
         return [
-            [about, other[key][1]] for key, (value, about) in one.items() if key in other and other[key][0] != value
+            [about, other[key][1]]
+            for key, (value, about) in one.items()
+            if key in other and other[key][0] != value
         ]
 
 
 def _contents(home: Path) -> dict[str, str]:
     folder = _artifact(home)
     ids = read_table(folder / "discovered.arrow").column("item_id").to_pylist()
-    return dict(zip(ids, read_table(folder / "transformed.arrow").column("full").to_pylist(), strict=True))
+    return dict(
+        zip(ids, read_table(folder / "transformed.arrow").column("full").to_pylist(), strict=True)
+    )
 
 
 def _artifact(home: Path) -> Path:
@@ -100,11 +113,17 @@ def _artifact(home: Path) -> Path:
 
 def _questions(home: Path, corpora: Path, seed: int) -> Iterator[str]:
     """Yield questions of the corpora, and the titles of everything that has a contested claim."""
-    for line in (corpora / "docs_cn_versions/faq_qa_first110.jsonl").read_text("utf-8").splitlines():
+    for line in (
+        (corpora / "docs_cn_versions/faq_qa_first110.jsonl").read_text("utf-8").splitlines()
+    ):
         yield json.loads(line)["question"]
-    for entry in json.loads((corpora / "bird_mini_dev/mini_dev_refs.json").read_text("utf-8"))[:150]:
+    for entry in json.loads((corpora / "bird_mini_dev/mini_dev_refs.json").read_text("utf-8"))[
+        :150
+    ]:
         yield entry["question"]
-    for line in (corpora / "context_bench/filesystem_cloud_first50.jsonl").read_text("utf-8").splitlines():
+    for line in (
+        (corpora / "context_bench/filesystem_cloud_first50.jsonl").read_text("utf-8").splitlines()
+    ):
         yield str(json.loads(line).get("question") or json.loads(line).get("query") or "records")
     for line in (corpora / "bfcl/data/BFCL_v4_memory.json").read_text("utf-8").splitlines():
         question = json.loads(line)["question"]
@@ -114,27 +133,38 @@ def _questions(home: Path, corpora: Path, seed: int) -> Iterator[str]:
     found = read_table(folder / "discovered.arrow")
     titles, ids = found.column("title").to_pylist(), found.column("item_id").to_pylist()
     contested = [at for at, listed in enumerate(keys) if listed]
-    print(f"{len(keys)} rows, {len(contested)} with contested claims, {len({k for ks in keys for k in ks})} of these")
+    print(
+        f"{len(keys)} rows, {len(contested)} with contested claims, {len({k for ks in keys for k in ks})} of these"
+    )
     random.Random(seed).shuffle(contested)
     for at in contested:
         yield f"{titles[at]} {ids[at].rpartition('/')[2]}"
 
 
 def _write_project(home: Path, corpora: Path) -> None:
-    sources = [_source(name, "semantic_registry", str(corpora / path)) for name, path in MANIFESTS.items()]
+    sources = [
+        _source(name, "semantic_registry", str(corpora / path)) for name, path in MANIFESTS.items()
+    ]
     migrated = "dsi_manifests/tests/fixtures/semantic_manifest_yamls/measure_migrated_manifest"
     sources.append(_source("dsi_migrated", "semantic_registry", str(corpora / migrated)))
     sources.append(_source("osi", "semantic_registry", str(corpora / "osi/examples")))
     products = _write_metric_hub(home, corpora)
-    sources.extend(_source(f"hub_{product}", "semantic_registry", f"hub/{product}") for product in products)
+    sources.extend(
+        _source(f"hub_{product}", "semantic_registry", f"hub/{product}") for product in products
+    )
     for database in DATABASES:
-        make_database(home / "warehouse" / f"{database}.duckdb", corpora / f"bird_mini_dev/schemas/{database}.sql")
+        make_database(
+            home / "warehouse" / f"{database}.duckdb",
+            corpora / f"bird_mini_dev/schemas/{database}.sql",
+        )
         sources.append(_source(database, "schema_metadata", f"warehouse/{database}.duckdb"))
     write_faq(home / "faq", corpora)
     _write_memories(home / "memories", corpora)
     _write_mails(home / "mails", corpora)
     sources.append(_source("evidence", "memories", "memories/evidence.jsonl"))
-    sources.extend(_source(f"talk_{name}", "memories", f"memories/{name}.jsonl") for name in SCENARIOS)
+    sources.extend(
+        _source(f"talk_{name}", "memories", f"memories/{name}.jsonl") for name in SCENARIOS
+    )
     for name, path in (
         ("faq", "faq"),
         ("mails", "mails"),
@@ -147,7 +177,9 @@ def _write_project(home: Path, corpora: Path) -> None:
     ):
         sources.append(_source(name, "documents", path))
     demo = Path(__file__).parent.parent / "ctx_pipeline/demo/files"
-    sources.append(_source("demo_registry", "semantic_registry", str(demo / "semantic/metrics.yaml")))
+    sources.append(
+        _source("demo_registry", "semantic_registry", str(demo / "semantic/metrics.yaml"))
+    )
     sources.append(_source("demo_glossary", "glossary", str(demo / "semantic/glossary.yaml")))
     sources.append(_source("demo_memories", "memories", str(demo / "memories")))
     head = '[project]\nname = "corpora"\ntenant = "acme"\ndefault_model = "gpt-5"\n'
@@ -191,18 +223,30 @@ def _write_memories(folder: Path, corpora: Path) -> None:
         lines: list[str] = []
         path = corpora / f"bfcl/data/memory_prereq_conversation/memory_{scenario}.json"
         for talk in (json.loads(line) for line in path.read_text("utf-8").splitlines()):
-            said = [turn["content"] for turns in talk["question"] for turn in turns if turn["role"] == "user"]
-            lines += [json.dumps({"id": f"{talk['id']}-{at}", "text": text}) for at, text in enumerate(said)]
+            said = [
+                turn["content"]
+                for turns in talk["question"]
+                for turn in turns
+                if turn["role"] == "user"
+            ]
+            lines += [
+                json.dumps({"id": f"{talk['id']}-{at}", "text": text})
+                for at, text in enumerate(said)
+            ]
         (folder / f"{scenario}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     refs = json.loads((corpora / "bird_mini_dev/mini_dev_refs.json").read_text("utf-8"))
     evidence = [
-        json.dumps({"id": f"q{entry['question_id']}", "text": entry["evidence"]}) for entry in refs if entry["evidence"]
+        json.dumps({"id": f"q{entry['question_id']}", "text": entry["evidence"]})
+        for entry in refs
+        if entry["evidence"]
     ]
     (folder / "evidence.jsonl").write_text("\n".join(evidence), encoding="utf-8")
 
 
 def _write_mails(folder: Path, corpora: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for number, line in enumerate((corpora / "bipia/email/train.jsonl").read_text("utf-8").splitlines()):
+    for number, line in enumerate(
+        (corpora / "bipia/email/train.jsonl").read_text("utf-8").splitlines()
+    ):
         text = json.loads(line)["context"].replace("|CONTENT:", "\n\n").replace("SUBJECT:", "# ")
         (folder / f"{number:03d}.md").write_text(text, encoding="utf-8")

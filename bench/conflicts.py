@@ -14,13 +14,15 @@ from pathlib import Path
 
 from bench.conflict_cases import NOW, ConflictCase, cases
 from ctx_pipeline.contracts import ContextPack, ContextRequest, Task
-from tests.artifacts import ANA, make_project, open_project
+from testing.artifacts import ANA, make_project, open_project
 
 
 def verdict(case: ConflictCase, pack: ContextPack) -> tuple[bool, bool]:
     """Return whether the two sides are in one conflict, and whether it came out as the policy says."""
     for record in pack.conflicts:
-        sides = {side.item_id for side in record.losers} | ({record.winner.item_id} if record.winner else set())
+        sides = {side.item_id for side in record.losers} | (
+            {record.winner.item_id} if record.winner else set()
+        )
         if set(case.sides) <= sides:
             winner = record.winner.item_id if record.winner else None
             shown = {item.item_id for item in pack.items}
@@ -45,19 +47,30 @@ def run(all_cases: Sequence[ConflictCase], home: Path, *, show: bool) -> None:
             found[key] += is_found
             right[key] += is_right
             if show and (is_found != case.contradicts or (case.contradicts and not is_right)):
-                print("MISSED" if case.contradicts and not is_found else "WRONG", case.family, case.half, case.winner)
+                print(
+                    "MISSED" if case.contradicts and not is_found else "WRONG",
+                    case.family,
+                    case.half,
+                    case.winner,
+                )
                 for item in case.items:
                     print("    ", item.item_id, "|", (item.content or "").replace("\n", " / "))
     report(total, found, right)
 
 
-def report(total: Counter[tuple[str, str]], found: Counter[tuple[str, str]], right: Counter[tuple[str, str]]) -> None:
+def report(
+    total: Counter[tuple[str, str]],
+    found: Counter[tuple[str, str]],
+    right: Counter[tuple[str, str]],
+) -> None:
     for key in sorted(total):
         name = f"{key[0]:<22}{key[1]:<10}{total[key]:>5}"
         if key[0].startswith("no:"):
             print(f"{name}  false {found[key] / total[key]:.3f}")
         else:
-            print(f"{name}  found {found[key] / total[key]:.3f}  resolved {right[key] / total[key]:.3f}")
+            print(
+                f"{name}  found {found[key] / total[key]:.3f}  resolved {right[key] / total[key]:.3f}"
+            )
     for half in ("tuned", "held_out", "unseen"):
         if all(key[1] != half for key in total):
             continue
@@ -73,12 +86,18 @@ def report(total: Counter[tuple[str, str]], found: Counter[tuple[str, str]], rig
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=50, help="contradictions of each family and half")
+    parser.add_argument(
+        "--count", type=int, default=50, help="contradictions of each family and half"
+    )
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--show", action="store_true", help="print what is missed and what is wrong")
+    parser.add_argument(
+        "--show", action="store_true", help="print what is missed and what is wrong"
+    )
     parser.add_argument("--half", choices=("tuned", "held_out", "unseen"), help="only this half")
     parser.add_argument("--corpora", type=Path, help="a folder with the public corpora")
-    parser.add_argument("--out", type=Path, default=Path("conflicts.jsonl"), help="where conflicts to judge go")
+    parser.add_argument(
+        "--out", type=Path, default=Path("conflicts.jsonl"), help="where conflicts to judge go"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.corpora:
@@ -86,7 +105,9 @@ def main() -> None:
 
             run_corpora(Path(folder), options.corpora, options.out, options.seed)
             return
-        chosen = [case for case in cases(options.count, options.seed) if options.half in (None, case.half)]
+        chosen = [
+            case for case in cases(options.count, options.seed) if options.half in (None, case.half)
+        ]
         run(chosen, Path(folder), show=options.show)
 
 

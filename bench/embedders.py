@@ -62,14 +62,21 @@ def corpora() -> Path:
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
 
 
 def chinese_faq(limit: int) -> Task:
     """Product questions in Chinese to the text of their answers among all answers."""
     rows = _json_lines(corpora() / "docs_cn_versions" / "faq_qa_first110.jsonl")
     queries = [row["question"] for row in rows][:limit]
-    return Task("zh faq", queries, [row["text"] for row in rows], [frozenset({n}) for n in range(len(queries))])
+    return Task(
+        "zh faq",
+        queries,
+        [row["text"] for row in rows],
+        [frozenset({n}) for n in range(len(queries))],
+    )
 
 
 def tool_selection(limit: int) -> Task:
@@ -78,7 +85,9 @@ def tool_selection(limit: int) -> Task:
     tools: dict[str, str] = json.loads((folder / "plugin_des.json").read_text(encoding="utf-8"))
     position = {name: row for row, name in enumerate(tools)}
     with (folder / "all_clean_data.csv").open(encoding="utf-8", newline="") as file:
-        pairs = [(row["Query"], row["Tool"]) for row in csv.DictReader(file) if row["Tool"] in position]
+        pairs = [
+            (row["Query"], row["Tool"]) for row in csv.DictReader(file) if row["Tool"] in position
+        ]
     sample = random.Random(SEED).sample(pairs, limit)
     pool = [f"{name}\n{text}" for name, text in tools.items()]
     gold = [frozenset({position[tool]}) for _, tool in sample]
@@ -94,12 +103,17 @@ def function_schemas(limit: int) -> Task:
     }
     sample = random.Random(SEED).sample(_json_lines(folder / "BFCL_v4_live_multiple.json"), limit)
     functions = {
-        f"{tool['name']}\n{tool['description']}\n{json.dumps(tool['parameters'], ensure_ascii=False)}": tool["name"]
+        f"{tool['name']}\n{tool['description']}\n{json.dumps(tool['parameters'], ensure_ascii=False)}": tool[
+            "name"
+        ]
         for row in sample
         for tool in row["function"]
     }
     queries = [row["question"][0][-1]["content"] for row in sample]
-    gold = [frozenset(n for n, name in enumerate(functions.values()) if name in answers[row["id"]]) for row in sample]
+    gold = [
+        frozenset(n for n, name in enumerate(functions.values()) if name in answers[row["id"]])
+        for row in sample
+    ]
     return Task("en bfcl", queries, list(functions), gold)
 
 
@@ -111,14 +125,19 @@ def schema_linking(limit: int) -> Task:
         columns = zip(database["column_names_original"], database["column_names"], strict=True)
         for (table, column), (_, words) in columns:
             if table >= 0:
-                original, readable = database["table_names_original"][table], database["table_names"][table]
+                original, readable = (
+                    database["table_names_original"][table],
+                    database["table_names"][table],
+                )
                 key = (database["db_id"], f"{original}.{column}".lower())
                 pool[key] = f"{original}.{column}\n{words} ({readable}, {database['db_id']})"
     position = {key: row for row, key in enumerate(pool)}
     rows = json.loads((folder / "mini_dev_refs.json").read_text(encoding="utf-8"))
     sample = random.Random(SEED).sample(rows, min(limit, len(rows)))
     queries = [f"{row['question']} {row['evidence']}" for row in sample]
-    keys = [[(row["db_id"], column.lower()) for column in row["sql_refs"]["columns"]] for row in sample]
+    keys = [
+        [(row["db_id"], column.lower()) for column in row["sql_refs"]["columns"]] for row in sample
+    ]
     gold = [frozenset(position[key] for key in wanted if key in position) for wanted in keys]
     return Task("en bird", queries, list(pool.values()), gold)
 
@@ -203,7 +222,10 @@ def _row(score: Score) -> tuple[str, ...]:
 def _table(scores: list[Score]) -> str:
     rows = [_HEAD, *map(_row, scores)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
 
 
 def _run_apart(model: str, clip_bytes: int, *, quick: bool) -> list[Score]:
@@ -220,17 +242,33 @@ def main() -> None:
     """Print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer questions, two clip lengths")
-    parser.add_argument("--model", action="append", choices=MODELS, help="only this model; may be repeated")
-    parser.add_argument("--clip", action="append", type=int, help="only this clip length in bytes; may be repeated")
+    parser.add_argument(
+        "--model", action="append", choices=MODELS, help="only this model; may be repeated"
+    )
+    parser.add_argument(
+        "--clip", action="append", type=int, help="only this clip length in bytes; may be repeated"
+    )
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "CLIP"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         model, clip_bytes = options.one
-        print(json.dumps([asdict(score) for score in measure(model, int(clip_bytes), quick=options.quick)]))
+        print(
+            json.dumps(
+                [asdict(score) for score in measure(model, int(clip_bytes), quick=options.quick)]
+            )
+        )
         return
     clips = options.clip or (CLIP_BYTES[:2] if options.quick else CLIP_BYTES)
     runs = [(model, clip_bytes) for model in options.model or MODELS for clip_bytes in clips]
-    print(_table([score for model, clip_bytes in runs for score in _run_apart(model, clip_bytes, quick=options.quick)]))
+    print(
+        _table(
+            [
+                score
+                for model, clip_bytes in runs
+                for score in _run_apart(model, clip_bytes, quick=options.quick)
+            ]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -111,7 +111,11 @@ def published(home: Path) -> str:
     pointer = read_pointer(layout)
     assert pointer is not None
     directory = layout.artifacts / pointer["artifact"]
-    problems = list(wrong_parts(directory, json.loads((directory / "manifest.json").read_text(encoding="utf-8"))))
+    problems = list(
+        wrong_parts(
+            directory, json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
+        )
+    )
     if problems:
         raise AssertionError(problems)
     return pointer["content_hash"]
@@ -157,9 +161,15 @@ def kill(kills: int, items: int, seed: int) -> None:
             interrupted += missing > 0
         reader.done.set()
         reader.join()
-    print(f"{kills} kills over {whole:.1f} s of a rebuild of {items} items ({late} came after its end)")
-    print(f"packs assembled meanwhile {reader.packs}, errors {len(reader.errors)} {reader.errors[:1]}")
-    print(f"artifacts seen by packs {len(reader.artifacts)}, not published {len(reader.artifacts - known)}")
+    print(
+        f"{kills} kills over {whole:.1f} s of a rebuild of {items} items ({late} came after its end)"
+    )
+    print(
+        f"packs assembled meanwhile {reader.packs}, errors {len(reader.errors)} {reader.errors[:1]}"
+    )
+    print(
+        f"artifacts seen by packs {len(reader.artifacts)}, not published {len(reader.artifacts - known)}"
+    )
     print(f"embedding cut off {interrupted} times, embedded again {again}")
     if reader.errors or again or reader.artifacts - known:
         raise SystemExit(1)
@@ -222,8 +232,12 @@ def contend(seconds: float, items: int) -> None:
     written = [digest for entry in outputs if isinstance(entry, list) for digest in entry]
     packs = [entry for entry in outputs if isinstance(entry, dict)]
     lost = len(set(written) - stored)
-    print(f"{seconds:.0f} s: {len(written)} builds, {sum(entry['packs'] for entry in packs)} packs by 4 processes")
-    print(f"artifacts seen by one process {max((entry['artifacts'] for entry in packs), default=0)}")
+    print(
+        f"{seconds:.0f} s: {len(written)} builds, {sum(entry['packs'] for entry in packs)} packs by 4 processes"
+    )
+    print(
+        f"artifacts seen by one process {max((entry['artifacts'] for entry in packs), default=0)}"
+    )
     print(f"failed processes {len(errors)} {errors[:1]}, lost versions {lost}")
     if errors or lost:
         raise SystemExit(1)

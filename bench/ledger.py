@@ -20,10 +20,10 @@ from sqlalchemy import event
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.project import ContextProject
-from tests.artifacts import ANA, NOW, make_item, make_project, open_project
+from testing.artifacts import ANA, NOW, make_item, make_project, open_project
+from testing.postgres_server import running_server
 from tests.ledger.builders import event as life_event
 from tests.ledger.builders import overlay, snapshot
-from tests.postgres_server import running_server
 
 ITEMS = 40
 Call = Callable[[ContextProject, int], object]
@@ -34,7 +34,9 @@ def _durable(project: ContextProject, number: int) -> None:
 
 
 def _assemble(project: ContextProject, number: int, *, durable: bool = False) -> None:
-    request = ContextRequest(task=Task(text=f"refund {number % 7} 退款"), run_id=f"{durable}{number}", identity=ANA)
+    request = ContextRequest(
+        task=Task(text=f"refund {number % 7} 退款"), run_id=f"{durable}{number}", identity=ANA
+    )
     project.assemble(request, at=NOW, durable=durable)
 
 
@@ -60,7 +62,8 @@ def measure(projects: Mapping[str, ContextProject], call: Call, calls: int) -> d
             project.ledger.flush()
     cuts = {name: statistics.quantiles(times, n=100) for name, times in taken.items()}
     row: dict[str, object] = {
-        name: {"p50_ms": round(cut[49], 3), "p99_ms": round(cut[98], 3)} for name, cut in cuts.items()
+        name: {"p50_ms": round(cut[49], 3), "p99_ms": round(cut[98], 3)}
+        for name, cut in cuts.items()
     }
     return {**row, "ratio": round(cuts["postgres"][49] / cuts["sqlite"][49], 2)}
 
@@ -106,7 +109,9 @@ def main() -> None:
             "sqlite": f"sqlite:///{folder / 'ledger.db'}",
             "postgres": stack.enter_context(_address(chosen.postgres)),
         }
-        projects = {name: stack.enter_context(_project(folder / name, url)) for name, url in urls.items()}
+        projects = {
+            name: stack.enter_context(_project(folder / name, url)) for name, url in urls.items()
+        }
         rows = {name: measure(projects, call, chosen.calls) for name, call in CALLS.items()}
         sent = {
             name: statements(project.ledger, lambda project=project: _assemble(project, 10**6))

@@ -14,11 +14,18 @@ from typing import Any
 
 from bench.retrieval import ENCODING, Built, CachedEmbedder
 from bench.retrieval_sets import SETS, Pool, Question
-from ctx_pipeline.contracts import ContextPolicy, ContextRequest, EffectivePolicy, Rendition, Task, resolve_policy
+from ctx_pipeline.config.profiles import model_profile
+from ctx_pipeline.contracts import (
+    ContextPolicy,
+    ContextRequest,
+    EffectivePolicy,
+    Rendition,
+    Task,
+    resolve_policy,
+)
 from ctx_pipeline.engine import heading_tokens
 from ctx_pipeline.index.embedder import DEFAULT_MODEL
-from ctx_pipeline.profiles import model_profile
-from ctx_pipeline.stages import budget
+from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 
 BUDGETS = (500, 1_000, 2_000, 4_000, 8_000, 32_000)
@@ -27,7 +34,11 @@ PROFILE = model_profile("gpt-5")
 
 
 def packed(
-    candidates: list[Candidate], pool: Pool, question: Question, tokens: int, policy: EffectivePolicy
+    candidates: list[Candidate],
+    pool: Pool,
+    question: Question,
+    tokens: int,
+    policy: EffectivePolicy,
 ) -> tuple[float, float, int, int]:
     """Return of one pack the share of what is needed, of what is needed whole, its items, and their tokens."""
     request = ContextRequest(task=Task(text=question.text), token_budget=tokens)
@@ -42,30 +53,43 @@ def packed(
     read = {pool.unit(c.item_id) for c in shown if c.rendition is not Rendition.POINTER}
     whole = {pool.unit(c.item_id) for c in shown if c.rendition is Rendition.FULL}
     size = len(question.gold)
-    return len(read & question.gold) / size, len(whole & question.gold) / size, len(shown), sum(c.cost for c in shown)
+    return (
+        len(read & question.gold) / size,
+        len(whole & question.gold) / size,
+        len(shown),
+        sum(c.cost for c in shown),
+    )
 
 
 def main() -> None:
     """Run the sets and print one line per budget."""
     parser = argparse.ArgumentParser(description=__doc__)
     named: dict[str, Any] = {make.__name__: make for make in SETS}
-    parser.add_argument("--sets", nargs="+", default=["bfcl", "context_bench", "bird"], choices=list(named))
+    parser.add_argument(
+        "--sets", nargs="+", default=["bfcl", "context_bench", "bird"], choices=list(named)
+    )
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "ctx_retrieval")
     parser.add_argument("--min-value", type=float, default=ContextPolicy().min_value)
     arguments = parser.parse_args()
     policy = resolve_policy(ContextPolicy(min_value=arguments.min_value))
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.sets:
-            rows: dict[int, list[tuple[float, float, int, int]]] = {tokens: [] for tokens in BUDGETS}
+            rows: dict[int, list[tuple[float, float, int, int]]] = {
+                tokens: [] for tokens in BUDGETS
+            }
             for pool in named[name](Path(folder)).pools:
                 built = Built(pool, CachedEmbedder(DEFAULT_MODEL, arguments.cache))
                 for question in pool.questions[:QUESTIONS]:
-                    candidates = [c for c in built.candidates(question.text) if c.row != REQUEST_ROW]
+                    candidates = [
+                        c for c in built.candidates(question.text) if c.row != REQUEST_ROW
+                    ]
                     for tokens, found in rows.items():
                         found.append(packed(candidates, pool, question, tokens, policy))
                 built.close()
             for tokens, found in rows.items():
-                read, whole, items, used = (sum(column) / len(found) for column in zip(*found, strict=True))
+                read, whole, items, used = (
+                    sum(column) / len(found) for column in zip(*found, strict=True)
+                )
                 print(
                     f"{name:14} {tokens:6}  shown {read:.3f}  whole {whole:.3f}  items {items:.1f}  tokens {used:.0f}"
                 )

@@ -28,9 +28,9 @@ import numpy as np
 import sqlglot
 
 from ctx_pipeline.contracts import ContextRequest, Identity, Task
+from ctx_pipeline.orchestration.publish import DefinitionFile, publish
 from ctx_pipeline.project import ContextProject
-from ctx_pipeline.publish import DefinitionFile, publish
-from tests.artifacts import STAGES, WordEmbedder, open_pipeline, write_config
+from testing.artifacts import STAGES, WordEmbedder, open_pipeline, write_config
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CORPORA = Path(os.environ.get("CTX_CORPORA", REPOSITORY.parent / "shared" / "corpora"))
@@ -68,14 +68,25 @@ class Change:
 
     def record(self) -> dict[str, Any]:
         """Return the definition in our own format; its SQL is BigQuery's."""
-        found = {"name": self.metric, "version": self.version, "valid_from": self.begins.isoformat()}
+        found = {
+            "name": self.metric,
+            "version": self.version,
+            "valid_from": self.begins.isoformat(),
+        }
         sql = self.definition.get("select_expression")
         if sql:
             found["expression"] = sqlglot.transpile(sql, read="bigquery", write="duckdb")[0]
         if self.definition.get("friendly_name"):
             found["synonyms"] = [self.definition["friendly_name"]]
-        names = {"data_source": "table", "description": "description", "category": "category", "type": "aggregation"}
-        return found | {ours: self.definition[name] for name, ours in names.items() if self.definition.get(name)}
+        names = {
+            "data_source": "table",
+            "description": "description",
+            "category": "category",
+            "type": "aggregation",
+        }
+        return found | {
+            ours: self.definition[name] for name, ours in names.items() if self.definition.get(name)
+        }
 
 
 def read_changes() -> list[Change]:
@@ -157,7 +168,9 @@ def replay(home: Path, changes: list[Change]) -> Replay:
             with _timed(done, "publish"):
                 report = publish(home, files, yes=True, build=False, clock=lambda now=moment: now)
             if not report.published:
-                raise SystemExit([finding.message for finding in report.findings if finding.severity == "error"])
+                raise SystemExit(
+                    [finding.message for finding in report.findings if finding.severity == "error"]
+                )
             with _timed(done, "absorb"):
                 absorb(home, moment)
             done.instants += 1
@@ -198,10 +211,14 @@ def ask(project: ContextProject, question: str, **when: datetime) -> dict[str, s
     return found
 
 
-def _judge(done: Replay, change: Change, shown: Mapping[str, set[int]], live: Mapping[str, Change]) -> None:
+def _judge(
+    done: Replay, change: Change, shown: Mapping[str, set[int]], live: Mapping[str, Change]
+) -> None:
     done.packs += 1
     current = {found.item_id: found.version for found in live.values()}
-    done.superseded += sum(1 for item, versions in shown.items() if item in current and versions != {current[item]})
+    done.superseded += sum(
+        1 for item, versions in shown.items() if item in current and versions != {current[item]}
+    )
     done.removed_shown += sum(1 for item in shown if item not in current)
     if change.metric in live and change.item_id not in shown:
         done.missing += 1
@@ -224,7 +241,9 @@ def past(home: Path, changes: list[Change], at: datetime) -> tuple[int, int]:
 # --- two processes
 
 
-def read_in_a_loop(home: str, question: str, item_id: str, ready: Any, stop: Any, results: Any) -> None:
+def read_in_a_loop(
+    home: str, question: str, item_id: str, ready: Any, stop: Any, results: Any
+) -> None:
     """Assemble until told to stop; hand back (begun, ended, versions) of every pack, in monotonic seconds."""
     packs: list[tuple[float, float, tuple[int, ...]]] = []
     with open_reader(Path(home)) as project:
@@ -246,7 +265,11 @@ def race(home: Path, change: Change, count: int) -> list[dict[str, float]]:
     ready.wait(60)
     moments: list[tuple[int, float, float, float]] = []
     for old in range(change.version, change.version + count):
-        record = {**change.record(), "version": old + 1, "valid_from": datetime.now(UTC).isoformat()}
+        record = {
+            **change.record(),
+            "version": old + 1,
+            "valid_from": datetime.now(UTC).isoformat(),
+        }
         record["description"] = f"Version {old + 1} of the definition"
         called = time.monotonic()
         publish(home, [_with_record(home, change, record)], build=False)
@@ -263,12 +286,20 @@ def race(home: Path, change: Change, count: int) -> list[dict[str, float]]:
 def _with_record(home: Path, change: Change, record: Mapping[str, Any]) -> DefinitionFile:
     name = f"{change.product}.yaml"
     document = json.loads((home / "semantic" / name).read_text(encoding="utf-8"))
-    metrics = [record if metric["name"] == change.metric else metric for metric in document["metrics"]]
-    return DefinitionFile(name, content=json.dumps({"metrics": metrics}, ensure_ascii=False, indent=1).encode())
+    metrics = [
+        record if metric["name"] == change.metric else metric for metric in document["metrics"]
+    ]
+    return DefinitionFile(
+        name, content=json.dumps({"metrics": metrics}, ensure_ascii=False, indent=1).encode()
+    )
 
 
 def _measured(
-    packs: list[tuple[float, float, tuple[int, ...]]], old: int, called: float, returned: float, absorbed: float
+    packs: list[tuple[float, float, tuple[int, ...]]],
+    old: int,
+    called: float,
+    returned: float,
+    absorbed: float,
 ) -> dict[str, float]:
     with_old = [(begun, ended) for begun, ended, versions in packs if old in versions]
     with_new = [ended for _, ended, versions in packs if old + 1 in versions]
@@ -288,7 +319,9 @@ def _measured(
 def main() -> None:
     """Run all three parts and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--changes", type=int, default=20, help="versions published while another process assembles")
+    parser.add_argument(
+        "--changes", type=int, default=20, help="versions published while another process assembles"
+    )
     arguments = parser.parse_args()
     changes = read_changes()
     with tempfile.TemporaryDirectory() as folder:
@@ -305,10 +338,15 @@ def main() -> None:
         for name, times in done.seconds.items():
             print(f"  {name:8} {_spread(times)}  of {len(times)}, {sum(times):.1f} s in all")
         print(f"as_of: {right} of {asked} packs hold exactly the version of their moment")
-        last = max((change for change in changes if change.ends is None), key=lambda one: (one.version, one.metric))
+        last = max(
+            (change for change in changes if change.ends is None),
+            key=lambda one: (one.version, one.metric),
+        )
         rows = race(home, last, arguments.changes)
         late = int(sum(row["late"] for row in rows))
-        print(f"race of {len(rows)} publishes: {late} packs begun after publish returned hold the old version")
+        print(
+            f"race of {len(rows)} publishes: {late} packs begun after publish returned hold the old version"
+        )
         labels = {
             "publish": "publish call",
             "last_old": "to the last pack with the old version",

@@ -24,10 +24,20 @@ from typing import Any
 
 import numpy as np
 
-from bench.retrieval_sets import HALVES, SETS, TENANT, Half, Measure, Pool, Question, QuestionSet, unit_ranking
+from bench.retrieval_sets import (
+    HALVES,
+    SETS,
+    TENANT,
+    Half,
+    Measure,
+    Pool,
+    Question,
+    QuestionSet,
+    unit_ranking,
+)
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Task, resolve_policy
 from ctx_pipeline.evals.metrics import density, fitting, hit_at, order, recall, recall_at
-from ctx_pipeline.index.analysis import query_terms, terms
 from ctx_pipeline.index.embedder import (
     COMMON_REQUESTS,
     DEFAULT_MODEL,
@@ -38,13 +48,15 @@ from ctx_pipeline.index.embedder import (
     load_embedder,
 )
 from ctx_pipeline.index.reader import ServingView
-from ctx_pipeline.pipeline import Pipeline
+from ctx_pipeline.language.terms import query_terms, terms
+from ctx_pipeline.language.tokens import count_tokens
 from ctx_pipeline.project import ContextProject
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages import discover, filter, rank
+from ctx_pipeline.stages import filter
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
-from ctx_pipeline.stages.queries import Query, plan_queries
-from ctx_pipeline.tokens import count_tokens
+from ctx_pipeline.stages.discover import serve as discover
+from ctx_pipeline.stages.discover.queries import Query, plan_queries
+from ctx_pipeline.stages.rank import serve as rank
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 WHO = Identity(principal="bench", tenant=TENANT, groups=())
@@ -87,7 +99,10 @@ class CachedEmbedder:
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Return what the embedder returns."""
         # Documents are the same on both sides.
-        rows = [self._get(clip_document(text), False, lambda t: self._inner.embed_documents([t])[0]) for text in texts]
+        rows = [
+            self._get(clip_document(text), False, lambda t: self._inner.embed_documents([t])[0])
+            for text in texts
+        ]
         return np.stack(rows) if rows else np.zeros((0, self.dim), np.float32)
 
     def embed_query(self, text: str) -> np.ndarray:
@@ -95,7 +110,9 @@ class CachedEmbedder:
         return self._get(clip(text, MAX_QUERY_BYTES).strip(), True, self._inner.embed_query)
 
     def _get(self, text: str, is_query: bool, make: Callable[[str], np.ndarray]) -> np.ndarray:
-        key = hashlib.sha256(f"{self._model if is_query else DEFAULT_MODEL}|{int(is_query)}|{text}".encode()).digest()
+        key = hashlib.sha256(
+            f"{self._model if is_query else DEFAULT_MODEL}|{int(is_query)}|{text}".encode()
+        ).digest()
         found = self._db.execute("SELECT v FROM v WHERE k = ?", (key,)).fetchone()
         if found is not None:
             return np.frombuffer(found[0], np.float32)
@@ -137,7 +154,9 @@ class Built:
 
     def ours(self, text: str) -> list[str]:
         """Return what the engine's stages leave in, best first."""
-        return [c.item_id for c in self.candidates(text) if c.row != REQUEST_ROW and c.excluded is None]
+        return [
+            c.item_id for c in self.candidates(text) if c.row != REQUEST_ROW and c.excluded is None
+        ]
 
     def candidates(self, text: str) -> list[Candidate]:
         """Return every candidate as ranking leaves it."""
@@ -149,13 +168,17 @@ class Built:
             self.view,
             viewer=viewer,
             clock=clock,
-            queries=[Query(part, self.embedder.embed_query(part)) for part in plan_queries(request.task)],
+            queries=[
+                Query(part, self.embedder.embed_query(part)) for part in plan_queries(request.task)
+            ],
             limit=policy.candidate_limit,
             tokens_of=lambda part: count_tokens(part, ENCODING),
             encoding=ENCODING,
         )
         kept = filter.serve(found.candidates, self.view, viewer, clock)
-        return rank.serve(kept, self.view, policy=policy, clock=clock, refreshed={}, request=request).candidates
+        return rank.serve(
+            kept, self.view, policy=policy, clock=clock, refreshed={}, request=request
+        ).candidates
 
     def close(self) -> None:
         """Release the project."""
@@ -231,7 +254,9 @@ def make_arms(items: Items, built: Built, plain: CachedEmbedder) -> dict[str, Ra
     }
 
 
-def measured(measure: Measure, pool: Pool, question: Question, ranked: Sequence[str], tokens: dict[str, int]) -> float:
+def measured(
+    measure: Measure, pool: Pool, question: Question, ranked: Sequence[str], tokens: dict[str, int]
+) -> float:
     """Return one measure of one ranking."""
     if measure.how == "fit":
         shown = fitting([(item, tokens[item]) for item in ranked], measure.k)
@@ -240,11 +265,15 @@ def measured(measure: Measure, pool: Pool, question: Question, ranked: Sequence[
     return {"hit": hit_at, "recall": recall_at}[measure.how](units, question.gold, measure.k)
 
 
-def describe(pool: Pool, question: Question, ranked: Sequence[str], tokens: dict[str, int]) -> tuple[float, float]:
+def describe(
+    pool: Pool, question: Question, ranked: Sequence[str], tokens: dict[str, int]
+) -> tuple[float, float]:
     """Return order (nDCG) of a ranking, and density of what of it fits into 4,000 tokens."""
     units = [unit for unit in unit_ranking(pool, ranked) if unit is not None]
     shown = fitting([(item, tokens[item]) for item in ranked], 4_000)
-    return order(units, question.gold), density([(pool.unit(item) or "", size) for item, size in shown], question.gold)
+    return order(units, question.gold), density(
+        [(pool.unit(item) or "", size) for item, size in shown], question.gold
+    )
 
 
 Results = dict[str, dict[Half, list[list[float]]]]
@@ -254,19 +283,33 @@ Results = dict[str, dict[Half, list[list[float]]]]
 def run(questions: QuestionSet, cache: Path, halves: Sequence[Half] = HALVES) -> Results:
     """Ask every question of a set in every arm."""
     results: Results = {}
-    embedder, plain = CachedEmbedder(DEFAULT_MODEL, cache), CachedEmbedder(DEFAULT_MODEL, cache, plain=True)
+    embedder, plain = (
+        CachedEmbedder(DEFAULT_MODEL, cache),
+        CachedEmbedder(DEFAULT_MODEL, cache, plain=True),
+    )
     for pool in questions.pools:
         built = Built(pool, embedder)
-        texts = [questions.plain(item.kind.value, item.title, item.content or "") for item in built.stored]
+        texts = [
+            questions.plain(item.kind.value, item.title, item.content or "")
+            for item in built.stored
+        ]
         ids = [item.item_id for item in built.stored]
-        tokens = {item.item_id: count_tokens((item.content or "") + "\n", ENCODING) for item in built.stored}
+        tokens = {
+            item.item_id: count_tokens((item.content or "") + "\n", ENCODING)
+            for item in built.stored
+        }
         for arm, ranking in make_arms(Items(ids, texts, tokens), built, plain).items():
             for question in pool.questions:
                 if question.half in halves:
                     ranked = ranking(question.text)
-                    values = [measured(measure, pool, question, ranked, tokens) for measure in questions.measures]
+                    values = [
+                        measured(measure, pool, question, ranked, tokens)
+                        for measure in questions.measures
+                    ]
                     row = [*values, *describe(pool, question, ranked, tokens)]
-                    results.setdefault(arm, {half: [] for half in HALVES})[question.half].append(row)
+                    results.setdefault(arm, {half: [] for half in HALVES})[question.half].append(
+                        row
+                    )
         built.close()
     return results
 
@@ -277,10 +320,24 @@ def table(questions: QuestionSet, results: Results) -> str:
     sizes = " / ".join(str(len(next(iter(results.values()))[half])) for half in HALVES)
     rows = [[f"{questions.name} ({sizes})", *names]]
     for arm, halves in results.items():
-        means = [[statistics.fmean(column) for column in zip(*halves[half], strict=True)] for half in HALVES]
-        rows.append([arm, *(" / ".join(f"{value:.3f}" for value in pair) for pair in zip(*means, strict=True))])
+        means = [
+            [statistics.fmean(column) for column in zip(*halves[half], strict=True)]
+            for half in HALVES
+        ]
+        rows.append(
+            [
+                arm,
+                *(
+                    " / ".join(f"{value:.3f}" for value in pair)
+                    for pair in zip(*means, strict=True)
+                ),
+            ]
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.corpora_project import DATABASES, make_database
+from testing.corpora_project import DATABASES, make_database
 
 SEED = "ctx-retrieval-1"
 METATOOL_PER_HALF = 800
@@ -71,7 +71,9 @@ class QuestionSet:
     name: str
     pools: tuple[Pool, ...]
     measures: tuple[Measure, ...]
-    plain: Callable[[str, str, str], str] = field(default=lambda _kind, title, content: f"{title}\n{content}")
+    plain: Callable[[str, str, str], str] = field(
+        default=lambda _kind, title, content: f"{title}\n{content}"
+    )
     """Text that the plain arms know an item by: of kind, title and content."""
 
 
@@ -96,13 +98,19 @@ def _questions(
     gold: dict[str, set[str]] = {}
     for text, units in pairs:
         gold.setdefault(text, set()).update(units)
-    ordered = sorted((text for text, units in gold.items() if units), key=lambda text: _digest(name, text)[1:])
+    ordered = sorted(
+        (text for text, units in gold.items() if units), key=lambda text: _digest(name, text)[1:]
+    )
     made = [Question(text, frozenset(gold[text]), half_of(name, text)) for text in ordered]
-    return tuple(question for half in HALVES for question in [q for q in made if q.half == half][:per_half])
+    return tuple(
+        question for half in HALVES for question in [q for q in made if q.half == half][:per_half]
+    )
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -135,12 +143,19 @@ def metatool(work: Path) -> QuestionSet:
     folder = corpora() / "metatool"
     tools: Mapping[str, str] = json.loads((folder / "plugin_des.json").read_text(encoding="utf-8"))
     home = work / "metatool"
-    _write_json(home / "tools/tools.json", [{"name": name, "description": text} for name, text in tools.items()])
+    _write_json(
+        home / "tools/tools.json",
+        [{"name": name, "description": text} for name, text in tools.items()],
+    )
     with (folder / "all_clean_data.csv").open(encoding="utf-8", newline="") as file:
         pairs = [(row["Query"], [row["Tool"]]) for row in csv.DictReader(file)]
     questions = _questions("metatool", pairs, METATOOL_PER_HALF)
     pool = Pool("metatool", home, (Source("tools", "tools", "tools"),), questions, _after_slash)
-    measures = (Measure("hit@5", "hit", 5), Measure("hit@1", "hit", 1), Measure("hit@10", "hit", 10))
+    measures = (
+        Measure("hit@5", "hit", 5),
+        Measure("hit@1", "hit", 1),
+        Measure("hit@10", "hit", 10),
+    )
     return QuestionSet("metatool", (pool,), measures, _tool_text)
 
 
@@ -148,7 +163,11 @@ def bfcl(work: Path) -> QuestionSet:
     """Requests to the functions they need, among all functions of the corpus by name; the first definition counts."""
     folder = corpora() / "bfcl/data"
     rows = _json_lines(folder / "BFCL_v4_live_multiple.json")
-    others = [tool for path in sorted((folder / "multi_turn_func_doc").glob("*.json")) for tool in _json_lines(path)]
+    others = [
+        tool
+        for path in sorted((folder / "multi_turn_func_doc").glob("*.json"))
+        for tool in _json_lines(path)
+    ]
     tools: dict[str, Any] = {}
     for tool in (*(tool for row in rows for tool in row["function"]), *others):
         tools.setdefault(tool["name"], tool)
@@ -162,7 +181,9 @@ def bfcl(work: Path) -> QuestionSet:
     questions = _questions("bfcl", pairs)
     pool = Pool("bfcl", home, (Source("tools", "tools", "tools"),), questions, _after_slash)
     fits = tuple(Measure(f"fit {tokens}", "fit", tokens) for tokens in (2_000, 1_000, 4_000))
-    return QuestionSet("bfcl live_multiple", (pool,), (*fits, Measure("hit@5", "hit", 5)), _tool_text)
+    return QuestionSet(
+        "bfcl live_multiple", (pool,), (*fits, Measure("hit@5", "hit", 5)), _tool_text
+    )
 
 
 def bird(work: Path) -> QuestionSet:
@@ -177,7 +198,10 @@ def bird(work: Path) -> QuestionSet:
             make_database(target, folder / f"schemas/{database}.sql")
         columns = _ddl_columns((folder / f"schemas/{database}.sql").read_text(encoding="utf-8"))
         pairs = [
-            (f"{row['question']} {row['evidence']}", {name.lower() for name in row["sql_refs"]["columns"]} & columns)
+            (
+                f"{row['question']} {row['evidence']}",
+                {name.lower() for name in row["sql_refs"]["columns"]} & columns,
+            )
             for row in rows
             if row["db_id"] == database
         ]
@@ -194,7 +218,12 @@ def scenario(work: Path) -> QuestionSet:
     names = {tool["name"] for path in documents.glob("*.json") for tool in _json_lines(path)}
     pairs = [
         (
-            " ".join(message["content"] for turn in row["question"] for message in turn if message["role"] == "user"),
+            " ".join(
+                message["content"]
+                for turn in row["question"]
+                for message in turn
+                if message["role"] == "user"
+            ),
             {name.rpartition(".")[2] for name in row["path"]} & names,
         )
         for row in _json_lines(corpora() / "bfcl/data/BFCL_v4_multi_turn_base.json")
@@ -231,8 +260,18 @@ def faq(work: Path) -> QuestionSet:
     for number, row in enumerate(rows):
         (home / f"answers/{number:03d}.md").write_text(row["text"] + "\n", encoding="utf-8")
     pairs = [(row["question"], [f"{number:03d}.md"]) for number, row in enumerate(rows)]
-    pool = Pool("faq", home, (Source("answers", "documents", "answers"),), _questions("faq", pairs), _document)
-    measures = (Measure("hit@5", "hit", 5), Measure("hit@1", "hit", 1), Measure("hit@10", "hit", 10))
+    pool = Pool(
+        "faq",
+        home,
+        (Source("answers", "documents", "answers"),),
+        _questions("faq", pairs),
+        _document,
+    )
+    measures = (
+        Measure("hit@5", "hit", 5),
+        Measure("hit@1", "hit", 1),
+        Measure("hit@10", "hit", 10),
+    )
     return QuestionSet("chinese faq", (pool,), measures, lambda _kind, _title, content: content)
 
 
@@ -252,7 +291,9 @@ def memory(work: Path) -> QuestionSet:
     """Questions about earlier conversations to the message that holds the answer, each within its scenario."""
     folder = corpora() / "bfcl/data"
     asked = {row["id"]: row for row in _json_lines(folder / "BFCL_v4_memory.json")}
-    answers = {row["id"]: row for row in _json_lines(folder / "possible_answer/BFCL_v4_memory.json")}
+    answers = {
+        row["id"]: row for row in _json_lines(folder / "possible_answer/BFCL_v4_memory.json")
+    }
     pools: list[Pool] = []
     for scenario in sorted({row["scenario"] for row in asked.values()}):
         messages: dict[str, str] = {}
@@ -261,7 +302,10 @@ def memory(work: Path) -> QuestionSet:
                 messages[f"{talk['id']}.{turn}"] = part[-1]["content"]
         home = work / f"memory_{scenario}"
         (home / "memories").mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps({"id": key, "text": text}, ensure_ascii=False) for key, text in messages.items()]
+        lines = [
+            json.dumps({"id": key, "text": text}, ensure_ascii=False)
+            for key, text in messages.items()
+        ]
         (home / "memories/memories.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         pairs = [
             (row["question"][0][-1]["content"], _holders(str(answers[key]["source"]), messages))
@@ -269,9 +313,17 @@ def memory(work: Path) -> QuestionSet:
             if row["scenario"] == scenario
         ]
         source = Source("memories", "memories", "memories")
-        pools.append(Pool(f"memory {scenario}", home, (source,), _questions("memory", pairs), _after_slash))
-    measures = (Measure("hit@5", "hit", 5), Measure("hit@1", "hit", 1), Measure("fit 1000", "fit", 1_000))
-    return QuestionSet("bfcl memory", tuple(pools), measures, lambda _kind, _title, content: content)
+        pools.append(
+            Pool(f"memory {scenario}", home, (source,), _questions("memory", pairs), _after_slash)
+        )
+    measures = (
+        Measure("hit@5", "hit", 5),
+        Measure("hit@1", "hit", 1),
+        Measure("fit 1000", "fit", 1_000),
+    )
+    return QuestionSet(
+        "bfcl memory", tuple(pools), measures, lambda _kind, _title, content: content
+    )
 
 
 def _holders(source: str, messages: Mapping[str, str]) -> list[str]:
@@ -285,7 +337,15 @@ def _folded(text: str) -> str:
     return re.sub(r"\W+", " ", text.lower()).strip()
 
 
-SETS: tuple[Callable[[Path], QuestionSet], ...] = (metatool, bfcl, scenario, bird, faq, context_bench, memory)
+SETS: tuple[Callable[[Path], QuestionSet], ...] = (
+    metatool,
+    bfcl,
+    scenario,
+    bird,
+    faq,
+    context_bench,
+    memory,
+)
 
 
 def unit_ranking(pool: Pool, item_ids: Sequence[str]) -> list[str | None]:

@@ -17,17 +17,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctx_pipeline.contracts import ContextItem, ItemKind, Provenance, Scope, Sensitivity, Trust, WhenToLoad
+from ctx_pipeline.claims.extract import claims_table
+from ctx_pipeline.contracts import (
+    ContextItem,
+    ItemKind,
+    Provenance,
+    Scope,
+    Sensitivity,
+    Trust,
+    WhenToLoad,
+)
 from ctx_pipeline.index.artifact import Generation, Layout, Staging
-from ctx_pipeline.index.catalogue import Row, tenant_slices
-from ctx_pipeline.index.claims.extract import claims_table
 from ctx_pipeline.index.facts import fact_values, facts_table
 from ctx_pipeline.index.lexical import terms_table
+from ctx_pipeline.index.rows import Row, tenant_slices
+from ctx_pipeline.language.tokens import count_many
 from ctx_pipeline.security.visibility import NEVER
-from ctx_pipeline.stages import assemble, budget, conflicts, discover, duplicates, rank, routing, transform
+from ctx_pipeline.stages import assemble, routing
 from ctx_pipeline.stages import filter as filter_stage
-from ctx_pipeline.stages.rank import SourceFacts
-from ctx_pipeline.tokens import count_many
+from ctx_pipeline.stages.budget import serve as budget
+from ctx_pipeline.stages.discover import serve as discover
+from ctx_pipeline.stages.rank import conflicts, duplicates
+from ctx_pipeline.stages.rank import serve as rank
+from ctx_pipeline.stages.rank.serve import SourceFacts
+from ctx_pipeline.stages.transform import serve as transform
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,13 +51,20 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 TENANTS = {"half": 0.5, "tenth": 0.1, "rest": 0.4}
 """Share of all items per tenant."""
 GROUPS = 20
-KIND_SHARES = {ItemKind.DOCUMENT: 0.7, ItemKind.MEMORY: 0.15, ItemKind.SCHEMA: 0.1, ItemKind.METRIC: 0.05}
+KIND_SHARES = {
+    ItemKind.DOCUMENT: 0.7,
+    ItemKind.MEMORY: 0.15,
+    ItemKind.SCHEMA: 0.1,
+    ItemKind.METRIC: 0.05,
+}
 WORDS_EN = [
     f"{a}{b}"
     for a in ("order", "refund", "region", "metric", "price", "store", "table", "stock")
     for b in ("ing", "ed", "er", "able", "ment", "ness", "less", "ful", "ity", "ive", "ance", "ism")
 ]
-WORDS_ZH = list("订单退款区域指标价格门店库存同比环比华东用户渠道品类金额毛利促销物流客服规则口径日期分区")
+WORDS_ZH = list(
+    "订单退款区域指标价格门店库存同比环比华东用户渠道品类金额毛利促销物流客服规则口径日期分区"
+)
 
 
 BUILT = "built.json"
@@ -79,7 +99,9 @@ def _plan(count: int, seed: int, open_share: float) -> _Plan:
     )
 
 
-def make_items(count: int, seed: int = 7, *, open_share: float = 0.07) -> Iterator[list[ContextItem]]:
+def make_items(
+    count: int, seed: int = 7, *, open_share: float = 0.07
+) -> Iterator[list[ContextItem]]:
     """Yield `count` items over three tenants, in the order of the catalogue and a chunk at a time.
 
     `open_share` of them are visible to the whole tenant.
@@ -90,13 +112,20 @@ def make_items(count: int, seed: int = 7, *, open_share: float = 0.07) -> Iterat
         rng = np.random.default_rng([seed, first])
         words = (rng.zipf(1.3, (last - first, 70)) % len(WORDS_EN)).tolist()
         chinese = rng.integers(0, len(WORDS_ZH), (last - first, 60)).tolist()
-        yield [_make_item(plan, at, count, words[at - first], chinese[at - first]) for at in range(first, last)]
+        yield [
+            _make_item(plan, at, count, words[at - first], chinese[at - first])
+            for at in range(first, last)
+        ]
 
 
-def _make_item(plan: _Plan, at: int, count: int, words: list[int], chinese: list[int]) -> ContextItem:
+def _make_item(
+    plan: _Plan, at: int, count: int, words: list[int], chinese: list[int]
+) -> ContextItem:
     number, kind = int(plan.numbers[at]), plan.kinds[at]
     text = (
-        "".join(WORDS_ZH[word] for word in chinese) if number % 3 == 0 else " ".join(WORDS_EN[word] for word in words)
+        "".join(WORDS_ZH[word] for word in chinese)
+        if number % 3 == 0
+        else " ".join(WORDS_EN[word] for word in words)
     )
     return ContextItem(
         item_id=f"{kind.value}:synthetic/{number:07d}",
@@ -109,7 +138,9 @@ def _make_item(plan: _Plan, at: int, count: int, words: list[int], chinese: list
         authority=60,
         trust=Trust.RETRIEVED_INTERNAL,
         sensitivity=Sensitivity.INTERNAL,
-        scope=Scope(tenant=plan.tenants[at], groups=("*",) if plan.is_open[at] else (f"g{plan.groups[at]}",)),
+        scope=Scope(
+            tenant=plan.tenants[at], groups=("*",) if plan.is_open[at] else (f"g{plan.groups[at]}",)
+        ),
         valid_from=START - timedelta(days=number % 300),
         valid_until=START + timedelta(days=720) if number % 7 == 0 else None,
         depends_on=(f"schema:*/{(number * 7) % count:07d}",) if kind is ItemKind.METRIC else (),
@@ -119,10 +150,14 @@ def _make_item(plan: _Plan, at: int, count: int, words: list[int], chinese: list
 def make_rows(items: Sequence[ContextItem], start: int = 0) -> list[Row]:
     """Return the rows of a catalogue for items in its order; `start` is the number of rows before them."""
     facts = zip(*fact_values(facts_table(items)), strict=True)
-    keys = ((item.scope.tenant or "", item.item_id, item.version, item.content_hash) for item in items)
+    keys = (
+        (item.scope.tenant or "", item.item_id, item.version, item.content_hash) for item in items
+    )
     return [
         Row(tenant, item_id, version, at + 1, 0, "", digest, at, *values)
-        for at, ((tenant, item_id, version, digest), values) in enumerate(zip(keys, facts, strict=True), start)
+        for at, ((tenant, item_id, version, digest), values) in enumerate(
+            zip(keys, facts, strict=True), start
+        )
     ]
 
 
@@ -174,7 +209,9 @@ def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 
         staging,
         {
             "tenants": {tenant: list(span) for tenant, span in tenant_slices(made.rows).items()},
-            "sources": [{"name": "synthetic", "kind": "documents", "warn_after": NEVER, "fail_after": NEVER}],
+            "sources": [
+                {"name": "synthetic", "kind": "documents", "warn_after": NEVER, "fail_after": NEVER}
+            ],
             "encodings": list(ENCODINGS),
             "rows": count,
         },

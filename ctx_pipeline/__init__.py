@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctx_pipeline.builder import build
     from ctx_pipeline.contracts import (
         BuildReport,
         ContextDecisionTrace,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         Task,
     )
     from ctx_pipeline.errors import CtxError
+    from ctx_pipeline.orchestration.build import build
     from ctx_pipeline.project import ContextProject
 
 __version__ = "0.1.0"
@@ -40,7 +40,7 @@ _HOMES = {
     "Identity": "ctx_pipeline.contracts",
     "ModelProfile": "ctx_pipeline.contracts",
     "Task": "ctx_pipeline.contracts",
-    "build": "ctx_pipeline.builder",
+    "build": "ctx_pipeline.orchestration.build",
 }
 
 __all__ = [

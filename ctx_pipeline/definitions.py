@@ -33,7 +33,7 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
     from ctx_pipeline.assets.sources import source_assets
     from ctx_pipeline.assets.stages import stage_assets
     from ctx_pipeline.assets.usage import usage_assets
-    from ctx_pipeline.config import ProjectConfig, load_config
+    from ctx_pipeline.config.settings import ProjectConfig, load_config
     from ctx_pipeline.resources import ContextProjectResource, session_resource
     from ctx_pipeline.sensors.evictions import evictions
     from ctx_pipeline.sensors.maintenance import maintenance
@@ -49,7 +49,14 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
         assets=[*source_assets(config), *stage_assets(config), *usage_assets(home, config)],
         jobs=[build_all, assemble_context_job],
         schedules=[_nightly(build_all)],
-        sensors=[evictions, maintenance, run_failed, source_changes, superseded_versions, _automation()],
+        sensors=[
+            evictions,
+            maintenance,
+            run_failed,
+            source_changes,
+            superseded_versions,
+            _automation(),
+        ],
         resources={
             "project": ContextProjectResource(home=str(home)),
             "session": session_resource(home) if session is None else session,
@@ -109,6 +116,6 @@ def _metadata(home: Path, *, is_project: bool) -> dict[str, Any]:
 @dg.definitions
 def defs() -> dg.Definitions:
     """Return the asset graph of the project that `CTX_HOME` names."""
-    from ctx_pipeline.config import find_home
+    from ctx_pipeline.config.settings import find_home
 
     return make_definitions(find_home(None))

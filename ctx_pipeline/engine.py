@@ -30,17 +30,22 @@ from ctx_pipeline.contracts import (
     resolve_policy,
 )
 from ctx_pipeline.contracts.render import SECTION_FOOTER
-from ctx_pipeline.deadline import Deadline
 from ctx_pipeline.errors import GateFailed, InvalidRequest
+from ctx_pipeline.language.tokens import count_tokens
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages import assemble, budget, conflicts, discover, gate, rank, snapshot, transform
+from ctx_pipeline.stages import assemble, gate, snapshot
 from ctx_pipeline.stages import filter as filter_stage
+from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
-from ctx_pipeline.stages.periods import Period
-from ctx_pipeline.stages.queries import Query, plan_queries
+from ctx_pipeline.stages.deadline import Deadline
+from ctx_pipeline.stages.discover import serve as discover
+from ctx_pipeline.stages.discover.periods import Period
+from ctx_pipeline.stages.discover.queries import Query, plan_queries
+from ctx_pipeline.stages.rank import conflicts
+from ctx_pipeline.stages.rank import serve as rank
 from ctx_pipeline.stages.sections import SECTIONS
+from ctx_pipeline.stages.transform import serve as transform
 from ctx_pipeline.text import canonical_json, sha256_hex
-from ctx_pipeline.tokens import count_tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,7 +153,9 @@ class Engine:
     def _vector_in_time(self, text: str, deadline: Deadline) -> NDArray[np.float32] | None:
         """Return the embedding of a query, or None where making it would miss the deadline."""
         with self._lock:
-            late = text not in self._vectors and not deadline.allows(self._embed_seconds + FINISH_SECONDS)
+            late = text not in self._vectors and not deadline.allows(
+                self._embed_seconds + FINISH_SECONDS
+            )
             if late:
                 # One slow embedding, such as that which loads the model, does not decide for good.
                 self._embed_seconds /= 2
@@ -157,12 +164,19 @@ class Engine:
             return None
         return self.query_vector(text)
 
-    def _queries(self, request: ContextRequest, view: ServingView, deadline: Deadline) -> list[Query]:
+    def _queries(
+        self, request: ContextRequest, view: ServingView, deadline: Deadline
+    ) -> list[Query]:
         """Return what to search for, with vectors as far as there is time to make them."""
         texts = plan_queries(request.task)
-        return [Query(text, self._vector_in_time(text, deadline) if view.reader.rows else None) for text in texts]
+        return [
+            Query(text, self._vector_in_time(text, deadline) if view.reader.rows else None)
+            for text in texts
+        ]
 
-    def assemble(self, call: Call, view: ServingView, *, seconds: dict[str, float] | None = None) -> Assembled:
+    def assemble(
+        self, call: Call, view: ServingView, *, seconds: dict[str, float] | None = None
+    ) -> Assembled:
         """Turn one call into a pack. `seconds` collects the wall time of each stage.
 
         Raises:
@@ -189,7 +203,9 @@ class Engine:
         request_hash = snapshot.request_hash(call.request)
         deadline.finish()
         ranking_version = self._ranking_version()
-        pack = _pack(call, policy, view, chosen, shown, findings, request_hash, deadline, ranking_version)
+        pack = _pack(
+            call, policy, view, chosen, shown, findings, request_hash, deadline, ranking_version
+        )
         result = Assembled(pack, chosen.candidates, _recorder(call, pack, chosen, request_hash))
         timer.done("snapshot")
         hard = tuple(finding for finding in findings if finding.check in policy.hard_gates)
@@ -199,7 +215,9 @@ class Engine:
 
     def _ranking_version(self) -> str:
         reranker = self._reranker()
-        return rank.RANKING_VERSION if reranker is None else f"{rank.RANKING_VERSION}+{reranker.name}"
+        return (
+            rank.RANKING_VERSION if reranker is None else f"{rank.RANKING_VERSION}+{reranker.name}"
+        )
 
     def _choose(
         self,
@@ -238,7 +256,10 @@ class Engine:
             request=request,
             periods=found.periods,
             reranker=self._reranker(),
-            target=min(request.token_budget or call.profile.preferred_context_target, call.profile.max_input_tokens),
+            target=min(
+                request.token_budget or call.profile.preferred_context_target,
+                call.profile.max_input_tokens,
+            ),
         )
         timer.done("rank")
         budgeted = budget.serve(
@@ -298,7 +319,9 @@ def _required_by(policy: EffectivePolicy, request: ContextRequest) -> ContextReq
     """Return the request with what the policy requires added to what it requires itself."""
     if not policy.required_types:
         return request
-    required = dict.fromkeys((*request.required_types, *(kind.value for kind in policy.required_types)))
+    required = dict.fromkeys(
+        (*request.required_types, *(kind.value for kind in policy.required_types))
+    )
     return request.model_copy(update={"required_types": tuple(required)})
 
 
@@ -306,7 +329,9 @@ def _show(chosen: _Chosen, call: Call, view: ServingView, policy: EffectivePolic
     def text_of(candidate: Candidate) -> str:
         return transform.serve(candidate, view.reader)
 
-    sections = assemble.serve(chosen.candidates, text_of, heading_tokens(call.profile.encoding), policy.order)
+    sections = assemble.serve(
+        chosen.candidates, text_of, heading_tokens(call.profile.encoding), policy.order
+    )
     tools = assemble.capabilities(chosen.candidates, text_of, view.reader.tools)
     return _Shown(sections, tools, assemble.total_tokens(sections, tools))
 
@@ -357,21 +382,31 @@ def _pack(
         overlay_sequence=view.overlay_sequence,
         tokenizer=call.profile.encoding,
         denied=chosen.denied,
-        periods=tuple(ResolvedPeriod(text=p.text, start=p.start, end=p.end) for p in chosen.periods),
+        periods=tuple(
+            ResolvedPeriod(text=p.text, start=p.start, end=p.end) for p in chosen.periods
+        ),
         tool_context=call.request.tool_context,
         hash=pack_hash,
     )
 
 
-def _priced(report: BudgetReport, profile: ModelProfile, prefix: PrefixInfo, total_tokens: int) -> BudgetReport:
+def _priced(
+    report: BudgetReport, profile: ModelProfile, prefix: PrefixInfo, total_tokens: int
+) -> BudgetReport:
     """Add what the pack costs as input, and what it costs with the stable prefix in the provider's cache."""
     if profile.input_price is None:
         return report
     each = profile.token_safety_factor / 1_000_000
     cost = total_tokens * profile.input_price * each
     cached = None
-    if profile.supports_prompt_cache and prefix.stable_tokens >= max(1, profile.cache_min_prefix_tokens):
-        reduced = profile.input_price if profile.cached_input_price is None else profile.cached_input_price
+    if profile.supports_prompt_cache and prefix.stable_tokens >= max(
+        1, profile.cache_min_prefix_tokens
+    ):
+        reduced = (
+            profile.input_price
+            if profile.cached_input_price is None
+            else profile.cached_input_price
+        )
         cached = round(cost - prefix.stable_tokens * (profile.input_price - reduced) * each, 9)
     return report.model_copy(update={"cost": round(cost, 9), "cost_cached": cached})
 
@@ -413,7 +448,9 @@ class GateRefusal(Exception):
             "; ".join(finding.message for finding in self.findings),
             trace_id=self.result.pack.snapshot_id,
             where=f"preflight check {first.check.value!r}",
-            fix=fixes.get(first.check, f"read the trace: ctx explain {self.result.pack.snapshot_id}"),
+            fix=fixes.get(
+                first.check, f"read the trace: ctx explain {self.result.pack.snapshot_id}"
+            ),
         )
 
 
@@ -443,7 +480,8 @@ def _token_counter(encoding: str) -> Callable[[str], int]:
 def heading_tokens(encoding: str) -> dict[str, int]:
     """Return what opening and closing each section costs, in tokens."""
     return {
-        section.name: count_tokens(assemble.heading_of(section), encoding) + count_tokens(SECTION_FOOTER, encoding)
+        section.name: count_tokens(assemble.heading_of(section), encoding)
+        + count_tokens(SECTION_FOOTER, encoding)
         for section in SECTIONS
     }
 
@@ -459,7 +497,12 @@ def _request_warnings(call: Call) -> tuple[PackWarning, ...]:
     request = call.request
     found: list[tuple[str, str]] = []
     if request.phase not in call.policy.phases:
-        found.append(("unknown_phase", f"policy {call.policy.name!r} has no such phase; its default rules apply"))
+        found.append(
+            (
+                "unknown_phase",
+                f"policy {call.policy.name!r} has no such phase; its default rules apply",
+            )
+        )
     return tuple(PackWarning(code=code, message=message) for code, message in found)
 
 
@@ -470,18 +513,27 @@ def _decision_warnings(decision: PolicyDecision | None) -> tuple[PackWarning, ..
     return (PackWarning(code="policy_service_failed", message=message),)
 
 
-def _recorder(call: Call, pack: ContextPack, chosen: _Chosen, request_hash: str) -> Callable[[], SnapshotRecord]:
+def _recorder(
+    call: Call, pack: ContextPack, chosen: _Chosen, request_hash: str
+) -> Callable[[], SnapshotRecord]:
     """Return what builds the stored record; it runs on the ledger's writer, after the pack has left."""
 
     def build() -> SnapshotRecord:
         from ctx_pipeline.ledger import SnapshotRecord
 
         kept = snapshot.serve(
-            pack, call.request, call.identity, model_id=call.profile.model_id, clock=call.at, request_hash=request_hash
+            pack,
+            call.request,
+            call.identity,
+            model_id=call.profile.model_id,
+            clock=call.at,
+            request_hash=request_hash,
         )
         folded, blobs = snapshot.fold_pack(pack)
         chosen.budgeted.explain()
-        rows: list[dict[str, Any]] = [snapshot.trace_row(candidate) for candidate in chosen.candidates]
+        rows: list[dict[str, Any]] = [
+            snapshot.trace_row(candidate) for candidate in chosen.candidates
+        ]
         return SnapshotRecord(
             snapshot_id=pack.snapshot_id,
             tenant=call.identity.tenant,
@@ -497,7 +549,9 @@ def _recorder(call: Call, pack: ContextPack, chosen: _Chosen, request_hash: str)
             request_json=snapshot.stored_request(call.request),
             status="committed",
             blobs=blobs,
-            items=tuple((row["item_id"], row["version"], row["rendition"], row["selected"]) for row in rows),
+            items=tuple(
+                (row["item_id"], row["version"], row["rendition"], row["selected"]) for row in rows
+            ),
         )
 
     return build

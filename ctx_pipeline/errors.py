@@ -25,7 +25,9 @@ class CtxError(Exception):
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, where: str = "", fix: str = "", code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, where: str = "", fix: str = "", code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.where = where
@@ -79,7 +81,15 @@ class GateFailed(InvalidRequest):
 
     code = "gate_failed"
 
-    def __init__(self, message: str, *, trace_id: str, where: str = "", fix: str = "", code: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        trace_id: str,
+        where: str = "",
+        fix: str = "",
+        code: str | None = None,
+    ) -> None:
         super().__init__(message, where=where, fix=fix, code=code)
         self.trace_id = trace_id
 

@@ -38,7 +38,9 @@ def cannot_write(where: str | Path) -> Unavailable:
     place = Path(where)
     folder = next((above for above in (place, *place.parents) if above.is_dir()), place)
     fix = "give this user the right to write there, or mount it for writing"
-    return Unavailable("the folder cannot be written to", where=str(folder), fix=fix, code="cannot_write")
+    return Unavailable(
+        "the folder cannot be written to", where=str(folder), fix=fix, code="cannot_write"
+    )
 
 
 def can_write(path: Path) -> bool:
@@ -99,7 +101,11 @@ def _number(error: BaseException) -> int | None:
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     # A short look: such messages are short, and a long one quotes something.
-    found = _IN_WORDS.search(str(error)[:2_000]) if isinstance(error, (OSError, RuntimeError, ValueError)) else None
+    found = (
+        _IN_WORDS.search(str(error)[:2_000])
+        if isinstance(error, (OSError, RuntimeError, ValueError))
+        else None
+    )
     return int(found.group(1)) if found else None
 
 

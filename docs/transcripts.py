@@ -81,7 +81,11 @@ class Step:
         if head is None and tail is None:
             return output
         first, last = int(head or 0), int(tail or 0)
-        return output if len(output) <= first + last + 1 else [*output[:first], "…", *output[len(output) - last :]]
+        return (
+            output
+            if len(output) <= first + last + 1
+            else [*output[:first], "…", *output[len(output) - last :]]
+        )
 
 
 def read_steps(path: Path) -> list[Step]:
@@ -130,7 +134,13 @@ def console(path: Path, name: str | None) -> str:
 
 def source_block(path: Path) -> str:
     """Return a file as a page shows it."""
-    language = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".bash": "bash", OUTPUT_SUFFIX: "text"}[path.suffix]
+    language = {
+        ".py": "python",
+        ".toml": "toml",
+        ".yaml": "yaml",
+        ".bash": "bash",
+        OUTPUT_SUFFIX: "text",
+    }[path.suffix]
     return f"```{language}\n" + path.read_text(encoding="utf-8").strip("\n") + "\n```\n"
 
 
@@ -163,10 +173,18 @@ def run_steps(steps: list[Step], folder: Path, ctx: RunCtx) -> list[Step]:
                 here = (here / line.removeprefix("cd ")).resolve()
                 printed = ""
             else:
-                printed = _run_ctx(line, here, ctx) if line.startswith("ctx ") else _run_shell(line, here)
+                printed = (
+                    _run_ctx(line, here, ctx) if line.startswith("ctx ") else _run_shell(line, here)
+                )
             shown = printed.replace(str(folder), HOME).rstrip("\n")
-            now.commands.append(Command(command.line, step.shortened(shown.split("\n")) if shown else []))
-            if (word := step.option("save")) and word not in names and (found := _ID.search(printed)):
+            now.commands.append(
+                Command(command.line, step.shortened(shown.split("\n")) if shown else [])
+            )
+            if (
+                (word := step.option("save"))
+                and word not in names
+                and (found := _ID.search(printed))
+            ):
                 names[word] = found.group()
         done.append(now)
     return done
@@ -239,7 +257,7 @@ def _process(arguments: list[str], here: Path) -> subprocess.CompletedProcess[st
 
 
 def _ctx_process(words: list[str], here: Path) -> str:
-    done = _process(["-c", "from ctx_pipeline.cli import main; main()", *words], here)
+    done = _process(["-c", "from ctx_pipeline.cli.app import main; main()", *words], here)
     return done.stderr + done.stdout
 
 
@@ -264,7 +282,9 @@ def main() -> None:
         base = Path(name).resolve()
         first = SOURCES / "tutorial.sh"
         write_steps(first, run_steps(read_steps(first), base, _ctx_process))
-        for path in sorted(SOURCES.glob("*.sh")) + [path.with_suffix(".py") for path in sorted(SOURCES.glob("*.out"))]:
+        for path in sorted(SOURCES.glob("*.sh")) + [
+            path.with_suffix(".py") for path in sorted(SOURCES.glob("*.out"))
+        ]:
             if path != first:
                 _record(path, base)
 

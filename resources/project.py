@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 if TYPE_CHECKING:
-    from ctx_pipeline.pipeline import Pipeline
+    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.project import ContextProject
 
 
@@ -26,6 +26,6 @@ class ContextProjectResource(dg.ConfigurableResource[None]):
 
     def pipeline(self) -> Pipeline:
         """Open the project's build half. Close it, or use `with`."""
-        from ctx_pipeline.pipeline import Pipeline
+        from ctx_pipeline.building.pipeline import Pipeline
 
         return Pipeline(Path(self.home))

@@ -47,7 +47,10 @@ def prune_runs(instance: dg.DagsterInstance, *, keep: int, limit: int = PRUNED_R
 def _last_builders(instance: dg.DagsterInstance) -> set[str]:
     """Return the runs by which each asset and each partition was last materialised."""
     assets = instance.all_asset_keys()
-    records = (record.asset_entry.last_materialization_record for record in instance.get_asset_records(assets))
+    records = (
+        record.asset_entry.last_materialization_record
+        for record in instance.get_asset_records(assets)
+    )
     needed = {record.run_id for record in records if record is not None}
     for key in assets:
         latest = instance.event_log_storage.get_latest_storage_id_by_partition(
@@ -57,7 +60,10 @@ def _last_builders(instance: dg.DagsterInstance) -> set[str]:
         for start in range(0, len(ids), _PAGE):
             part = ids[start : start + _PAGE]
             wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=part)
-            needed |= {record.run_id for record in instance.fetch_materializations(wanted, limit=len(part)).records}
+            needed |= {
+                record.run_id
+                for record in instance.fetch_materializations(wanted, limit=len(part)).records
+            }
     return needed
 
 

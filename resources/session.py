@@ -16,9 +16,9 @@ from ctx_pipeline.machine_faults import system_error, typed_system_errors
 if TYPE_CHECKING:
     from filelock import FileLock
 
-    from ctx_pipeline.build_progress import BuildProgress
+    from ctx_pipeline.building.pipeline import Pipeline, StageResult
+    from ctx_pipeline.building.progress import BuildProgress
     from ctx_pipeline.contracts import SourceReport
-    from ctx_pipeline.pipeline import Pipeline, StageResult
 
 RUN_LOCK_SECONDS = 3_600.0
 """How long a launched run waits for the build before it."""
@@ -49,11 +49,17 @@ class BuildSession:
         try:
             yield self.pipeline
         except Exception as raised:  # an asset may raise anything
-            typed = raised if isinstance(raised, CtxError) else system_error(raised, self.pipeline.home / ".ctx")
+            typed = (
+                raised
+                if isinstance(raised, CtxError)
+                else system_error(raised, self.pipeline.home / ".ctx")
+            )
             self.errors[asset] = typed or raised
             if typed is None:
                 raise
-            raise dg.Failure(str(typed), metadata={"code": typed.stable_code}, allow_retries=typed.retryable) from typed
+            raise dg.Failure(
+                str(typed), metadata={"code": typed.stable_code}, allow_retries=typed.retryable
+            ) from typed
         except BaseException as raised:
             self.errors[asset] = raised
             raise
@@ -63,7 +69,9 @@ class BuildSession:
 
 
 @contextmanager
-def build_lock(home: Path, timeout: float, *, on_wait: Callable[[], None] | None = None) -> Generator[None]:
+def build_lock(
+    home: Path, timeout: float, *, on_wait: Callable[[], None] | None = None
+) -> Generator[None]:
     """Hold a project's build lock; it is released when the process ends, however it ends.
 
     `timeout` is in seconds; `on_wait` is called once when another build holds the lock.
@@ -108,21 +116,25 @@ def _acquire(lock: FileLock, timeout: float, on_wait: Callable[[], None] | None)
 @contextmanager
 def open_session(home: Path, progress: BuildProgress) -> Generator[BuildSession]:
     """Open a build session on a project whose build lock is held."""
-    from ctx_pipeline.pipeline import Pipeline
+    from ctx_pipeline.building.pipeline import Pipeline
 
     with Pipeline(home, progress=progress.advanced) as pipeline:
         yield BuildSession(pipeline, progress)
 
 
-def session_resource(home: Path, *, lock_seconds: float = RUN_LOCK_SECONDS) -> dg.ResourceDefinition:
+def session_resource(
+    home: Path, *, lock_seconds: float = RUN_LOCK_SECONDS
+) -> dg.ResourceDefinition:
     """Return the resource that gives the assets of one run their session.
 
     The project's build lock is held until the run ends; `lock_seconds` is how long a run waits for another build.
     """
 
-    @dg.resource(description="One build at a time: the project's build half and its lock, for the time of a run.")
+    @dg.resource(
+        description="One build at a time: the project's build half and its lock, for the time of a run."
+    )
     def build_session(context: dg.InitResourceContext) -> Iterator[BuildSession]:
-        from ctx_pipeline.build_progress import SilentProgress
+        from ctx_pipeline.building.progress import SilentProgress
 
         log = context.log
 
@@ -130,7 +142,10 @@ def session_resource(home: Path, *, lock_seconds: float = RUN_LOCK_SECONDS) -> d
             if log is not None:
                 log.info("another build of this project is running; waiting for it")
 
-        with build_lock(home, lock_seconds, on_wait=waiting), open_session(home, SilentProgress()) as session:
+        with (
+            build_lock(home, lock_seconds, on_wait=waiting),
+            open_session(home, SilentProgress()) as session,
+        ):
             yield session
 
     return build_session

@@ -33,10 +33,12 @@ SNAPSHOTS = dg.AssetKey(["stages", "context_snapshots"])
         "stages/context_snapshots and in `ctx items recalls`. Launches nothing."
     ),
 )
-def evictions(context: dg.SensorEvaluationContext, project: ContextProjectResource) -> dg.SensorResult | dg.SkipReason:
+def evictions(
+    context: dg.SensorEvaluationContext, project: ContextProjectResource
+) -> dg.SensorResult | dg.SkipReason:
     """Record evictions and recalls."""
     from ctx_pipeline.errors import Corrupt, Unavailable
-    from ctx_pipeline.lifecycle_sweep import record_evictions
+    from ctx_pipeline.lifecycle.sweep import record_evictions
 
     if not (Path(project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
@@ -45,13 +47,19 @@ def evictions(context: dg.SensorEvaluationContext, project: ContextProjectResour
             sweep = record_evictions(pipeline, cursor=context.cursor or "")
     except (Corrupt, Unavailable) as problem:
         # The cursor stays: the first tick after the mending goes on from there.
-        return dg.SkipReason(f"what is published cannot be read: {problem.message} ({problem.stable_code})")
+        return dg.SkipReason(
+            f"what is published cannot be read: {problem.message} ({problem.stable_code})"
+        )
     rest = "" if sweep.finished else "; the next tick goes on"
-    note = f"{sweep.recorded} lifecycle events and {len(sweep.recalls)} recall notices recorded{rest}"
+    note = (
+        f"{sweep.recorded} lifecycle events and {len(sweep.recalls)} recall notices recorded{rest}"
+    )
     if not sweep.recorded:
         note = f"nothing new is out of use{rest}"
     events = [_observation(sweep.recalls)] if sweep.recalls else []
-    return dg.SensorResult(skip_reason=dg.SkipReason(note), cursor=sweep.cursor, asset_events=events)
+    return dg.SensorResult(
+        skip_reason=dg.SkipReason(note), cursor=sweep.cursor, asset_events=events
+    )
 
 
 def _observation(recalls: Sequence[RecallNotice]) -> dg.AssetObservation:
@@ -61,7 +69,13 @@ def _observation(recalls: Sequence[RecallNotice]) -> dg.AssetObservation:
 
     named = [notice for notice in recalls if notice.code != Exclusion.FORGOTTEN]
     rows = [
-        (notice.item_id, notice.version, notice.code, notice.snapshots, " ".join(notice.snapshot_ids[:SHOWN_IDS]))
+        (
+            notice.item_id,
+            notice.version,
+            notice.code,
+            notice.snapshots,
+            " ".join(notice.snapshot_ids[:SHOWN_IDS]),
+        )
         for notice in named
     ]
     header = ("item", "version", "code", "snapshots", "newest snapshots")

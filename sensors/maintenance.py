@@ -16,7 +16,7 @@ from ctx_pipeline.resources import ContextProjectResource, build_lock
 from ctx_pipeline.resources.retention import is_own_instance, prune_events, prune_runs
 
 if TYPE_CHECKING:
-    from ctx_pipeline.pipeline import Pipeline
+    from ctx_pipeline.building.pipeline import Pipeline
 
 MINIMUM_INTERVAL_SECONDS = 600
 EVENTS_KEPT = timedelta(days=30)
@@ -34,7 +34,9 @@ EVENTS_KEPT = timedelta(days=30)
         "never waits for a build and launches nothing."
     ),
 )
-def maintenance(context: dg.SensorEvaluationContext, project: ContextProjectResource) -> dg.SkipReason:
+def maintenance(
+    context: dg.SensorEvaluationContext, project: ContextProjectResource
+) -> dg.SkipReason:
     """Do what is due."""
     if not (Path(project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
@@ -45,7 +47,7 @@ def maintenance(context: dg.SensorEvaluationContext, project: ContextProjectReso
 
 def _tidy(pipeline: Pipeline) -> Iterator[str]:
     from ctx_pipeline.errors import Unavailable
-    from ctx_pipeline.maintenance import tidy
+    from ctx_pipeline.lifecycle.maintenance import tidy
 
     try:
         with build_lock(pipeline.home, 0.0):
@@ -64,7 +66,7 @@ def _tidy(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _prune(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> Iterator[str]:
-    from ctx_pipeline.maintenance import forget_snapshots
+    from ctx_pipeline.lifecycle.maintenance import forget_snapshots
 
     if snapshots := forget_snapshots(pipeline):
         yield f"{snapshots} snapshots past their time deleted"

@@ -16,7 +16,7 @@ import dagster as dg
 from ctx_pipeline.resources import ContextProjectResource
 
 if TYPE_CHECKING:
-    from ctx_pipeline.alerts import Alert
+    from ctx_pipeline.building.alerts import Alert
 
 CODE = "code"
 """Metadata of a failure: the stable code of the error behind it."""
@@ -35,10 +35,12 @@ _WRAPPERS = re.compile(r"^Dagster|^Failure$|^RetryRequested")
         "newest. No content is written or sent, and a webhook that does not answer fails nothing."
     ),
 )
-def run_failed(context: dg.RunFailureSensorContext, project: ContextProjectResource) -> dg.SkipReason | None:
+def run_failed(
+    context: dg.RunFailureSensorContext, project: ContextProjectResource
+) -> dg.SkipReason | None:
     """Raise one alert per failed run."""
-    from ctx_pipeline.alerts import raise_alert
-    from ctx_pipeline.config import load_config
+    from ctx_pipeline.building.alerts import raise_alert
+    from ctx_pipeline.config.settings import load_config
     from ctx_pipeline.errors import CtxError
 
     home = Path(project.home)
@@ -55,9 +57,12 @@ def run_failed(context: dg.RunFailureSensorContext, project: ContextProjectResou
 
 def alert_of(context: dg.RunFailureSensorContext) -> Alert:
     """Return what an operator is told of a failed run."""
-    from ctx_pipeline.alerts import MAX_ASSETS, Alert
+    from ctx_pipeline.building.alerts import MAX_ASSETS, Alert
 
-    run, steps = context.dagster_run, [event for event in context.get_step_failure_events() if event.step_key]
+    run, steps = (
+        context.dagster_run,
+        [event for event in context.get_step_failure_events() if event.step_key],
+    )
     name, code = _cause(context, steps)
     failed = {str(event.step_key) for event in steps}
     assets = sorted({key for step, key in _planned(context.instance, run.run_id) if step in failed})
@@ -75,7 +80,9 @@ def alert_of(context: dg.RunFailureSensorContext) -> Alert:
 
 def _planned(instance: dg.DagsterInstance, run_id: str) -> Iterator[tuple[str, str]]:
     """Yield the step and the asset of everything a run set out to build."""
-    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
+    for entry in instance.all_logs(
+        run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+    ):
         event = entry.dagster_event
         if event is not None and event.step_key and event.asset_key is not None:
             yield event.step_key, event.asset_key.to_user_string()

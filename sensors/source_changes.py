@@ -19,8 +19,8 @@ from ctx_pipeline.assets.sources import LOOK, source_key
 from ctx_pipeline.resources import ContextProjectResource
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import SourceConfig
-    from ctx_pipeline.pipeline import Pipeline
+    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.config.settings import SourceConfig
     from ctx_pipeline.sources.fingerprint import Fingerprint
 
 MINIMUM_INTERVAL_SECONDS = 30
@@ -67,10 +67,14 @@ class _Tick:
         """Say what was seen."""
         parts = [
             f"{self.same} sources look as they were read",
-            f"{self.unknown} cannot be looked at and are left to their freshness" if self.unknown else "",
+            f"{self.unknown} cannot be looked at and are left to their freshness"
+            if self.unknown
+            else "",
             f"still being written: {', '.join(self.unsettled)}" if self.unsettled else "",
             f"being read: {', '.join(self.running)}" if self.running else "",
-            f"{MAX_ATTEMPTS} runs did not read: {', '.join(self.given_up)}" if self.given_up else "",
+            f"{MAX_ATTEMPTS} runs did not read: {', '.join(self.given_up)}"
+            if self.given_up
+            else "",
             f"{self.late} are looked at by the next tick" if self.late else "",
         ]
         return "; ".join(part for part in parts if part)
@@ -97,10 +101,14 @@ def source_changes(
     seen = _read_cursor(context.cursor)
     with project.pipeline() as pipeline:
         tick = _look(context.instance, pipeline, seen)
-    cursor = json.dumps({"looks": seen.looks, "next": seen.next}, ensure_ascii=False, sort_keys=True)
+    cursor = json.dumps(
+        {"looks": seen.looks, "next": seen.next}, ensure_ascii=False, sort_keys=True
+    )
     if not tick.changed:
         return dg.SensorResult(skip_reason=dg.SkipReason(tick.words()), cursor=cursor)
-    context.log.info(f"changed: {', '.join(change.source for change in tick.changed)}; {tick.words()}")
+    context.log.info(
+        f"changed: {', '.join(change.source for change in tick.changed)}; {tick.words()}"
+    )
     return dg.SensorResult(run_requests=[_request(tick.changed)], cursor=cursor)
 
 

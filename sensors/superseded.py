@@ -13,8 +13,8 @@ import dagster as dg
 from ctx_pipeline.resources import ContextProjectResource, build_lock
 
 if TYPE_CHECKING:
+    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.index.artifact import Generation
-    from ctx_pipeline.pipeline import Pipeline
 
 MINIMUM_INTERVAL_SECONDS = 30
 GENERATION_TAG = "ctx/generation"
@@ -46,7 +46,9 @@ def superseded_versions(
     return dg.SensorResult(run_requests=[request])
 
 
-def _request(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> tuple[dg.RunRequest | None, str]:
+def _request(
+    context: dg.SensorEvaluationContext, pipeline: Pipeline
+) -> tuple[dg.RunRequest | None, str]:
     """Return a run request, or None and the reason."""
     if pipeline.store.max_seq() == 0:
         return None, "no source has been read yet"
@@ -55,11 +57,16 @@ def _request(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> tuple[d
         return None, f"the artifact is up to date (generation {generation.name})"
     if _is_building(pipeline.home):
         return None, "a build is running"
-    runs = context.instance.get_runs(dg.RunsFilter(tags={GENERATION_TAG: generation.name}), limit=MAX_ATTEMPTS)
+    runs = context.instance.get_runs(
+        dg.RunsFilter(tags={GENERATION_TAG: generation.name}), limit=MAX_ATTEMPTS
+    )
     if any(not run.is_finished for run in runs):
         return None, f"generation {generation.name} is being built"
     if len(runs) >= MAX_ATTEMPTS:
-        return None, f"{len(runs)} runs did not publish generation {generation.name}: see them in the run list"
+        return (
+            None,
+            f"{len(runs)} runs did not publish generation {generation.name}: see them in the run list",
+        )
     run_key = generation.name if not runs else f"{generation.name}:{len(runs) + 1}"
     return dg.RunRequest(run_key=run_key, tags={GENERATION_TAG: generation.name}), ""
 
@@ -71,7 +78,9 @@ def _built(pipeline: Pipeline) -> Generation | None:
 
     try:
         pointer = read_pointer(pipeline.layout)
-        if pointer is None or not _is_there(pipeline.layout.artifacts / pointer["artifact"], pinned="pin" in pointer):
+        if pointer is None or not _is_there(
+            pipeline.layout.artifacts / pointer["artifact"], pinned="pin" in pointer
+        ):
             return None
         return pipeline.built_generation()
     except (Corrupt, Unavailable):

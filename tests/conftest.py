@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.postgres_server import Server, running_server
+from testing.postgres_server import Server, running_server
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

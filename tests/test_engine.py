@@ -15,12 +15,29 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ctx_pipeline.contracts import ContextItem, ContextRequest, Exclusion, GateCheck, ItemKind, Message, Task
+from ctx_pipeline.config.profiles import model_profile
+from ctx_pipeline.contracts import (
+    ContextItem,
+    ContextRequest,
+    Exclusion,
+    GateCheck,
+    ItemKind,
+    Message,
+    Task,
+)
 from ctx_pipeline.errors import CtxError, GateFailed, InvalidRequest
-from ctx_pipeline.profiles import model_profile
 from ctx_pipeline.text import canonical_json
-from tests import strategies
-from tests.artifacts import ANA, NOW, append_overlay, build_index, make_item, make_project, open_project, overlay
+from testing import strategies
+from testing.artifacts import (
+    ANA,
+    NOW,
+    append_overlay,
+    build_index,
+    make_item,
+    make_project,
+    open_project,
+    overlay,
+)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -28,7 +45,7 @@ CHILD = """
 import json, sys
 from ctx_pipeline.contracts import ContextRequest
 from tests.test_engine import outcome
-from tests.artifacts import open_project
+from testing.artifacts import open_project
 with open_project(sys.argv[1]) as project:
     with open(sys.argv[2], encoding="utf-8") as lines:
         answers = [outcome(project, ContextRequest.model_validate_json(line)) for line in lines]
@@ -79,14 +96,26 @@ def test_the_same_request_gives_the_same_bytes_also_when_reopened_or_built_elsew
 
 def sample_items() -> list[ContextItem]:
     items = [
-        make_item(f"{n}", f"refund rule {n} of region {n % 7}. 退款规则 {n}。 " + "More about orders. " * (n % 40))
+        make_item(
+            f"{n}",
+            f"refund rule {n} of region {n % 7}. 退款规则 {n}。 "
+            + "More about orders. " * (n % 40),
+        )
         for n in range(60)
     ]
     items += [
-        make_item(f"m{n}", f"gmv is {n}", kind=ItemKind.METRIC, subject=f"metric:{n % 3}", depends_on=("schema:*/t",))
+        make_item(
+            f"m{n}",
+            f"gmv is {n}",
+            kind=ItemKind.METRIC,
+            subject=f"metric:{n % 3}",
+            depends_on=("schema:*/t",),
+        )
         for n in range(9)
     ]
-    schema = canonical_json({"name": "pay", "description": "Pay a refund", "input_schema": {"type": "object"}})
+    schema = canonical_json(
+        {"name": "pay", "description": "Pay a refund", "input_schema": {"type": "object"}}
+    )
     items += [
         make_item("t", "table of refunds", kind=ItemKind.SCHEMA),
         make_item("pay", schema, kind=ItemKind.TOOL),
@@ -103,7 +132,10 @@ def sample_requests() -> list[ContextRequest]:
             identity=ANA.model_copy(update={"groups": ("b", "a", "analysts")}),
             token_budget=budget,
             state={"b": 1, "a": {"y": 2, "x": "值"}},
-            messages=(Message(role="user", content="hello"), Message(role="assistant", content="您好")),
+            messages=(
+                Message(role="user", content="hello"),
+                Message(role="assistant", content="您好"),
+            ),
             as_of=as_of,
         )
         for text in texts
@@ -113,7 +145,9 @@ def sample_requests() -> list[ContextRequest]:
 
 
 @pytest.mark.timeout(180)
-def test_other_processes_with_other_hash_seeds_time_zones_and_locales_give_the_same_bytes(tmp_path: Path):
+def test_other_processes_with_other_hash_seeds_time_zones_and_locales_give_the_same_bytes(
+    tmp_path: Path,
+):
     """Ours: P7."""
     home = make_project(tmp_path / "home", sample_items(), {"rules": {"when_to_load": "always"}})
     requests = sample_requests()
@@ -128,7 +162,11 @@ def test_other_processes_with_other_hash_seeds_time_zones_and_locales_give_the_s
     ):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "LC_ALL": locale}
         arguments = [str(home), str(lines), str(tmp_path / f"{number}.json")]
-        children.append(subprocess.Popen([sys.executable, "-c", CHILD, *arguments], cwd=REPOSITORY, env=environment))
+        children.append(
+            subprocess.Popen(
+                [sys.executable, "-c", CHILD, *arguments], cwd=REPOSITORY, env=environment
+            )
+        )
     for number, child in enumerate(children):
         assert child.wait(150) == 0
         assert json.loads((tmp_path / f"{number}.json").read_text(encoding="utf-8")) == expected
@@ -165,7 +203,9 @@ def test_what_only_executes_is_neither_hashed_rendered_nor_kept(tmp_path: Path):
         assert one.model_dump_json() == two.model_dump_json()
         assert two.tool_context == {"connection": "SECRET-VALUE"}
         assert "SECRET-VALUE" not in repr(two) + repr(carrying)
-    assert not any(b"SECRET-VALUE" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert not any(
+        b"SECRET-VALUE" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
+    )
 
 
 def test_the_pack_hash_is_about_content_alone(tmp_path: Path):
@@ -176,10 +216,15 @@ def test_the_pack_hash_is_about_content_alone(tmp_path: Path):
         first = project.assemble(request, at=NOW)
         append_overlay(home, overlay("confirmed", "document:handbook/z"))
         build_index(home)
-        again = project.assemble(request.model_copy(update={"run_id": "other"}), at=NOW + timedelta(hours=1))
+        again = project.assemble(
+            request.model_copy(update={"run_id": "other"}), at=NOW + timedelta(hours=1)
+        )
         assert again.hash == first.hash
         assert again.pack_id == first.pack_id
-        assert (again.index_version, again.overlay_sequence) != (first.index_version, first.overlay_sequence)
+        assert (again.index_version, again.overlay_sequence) != (
+            first.index_version,
+            first.overlay_sequence,
+        )
         assert again.snapshot_id != first.snapshot_id
         append_overlay(home, overlay("retired", "document:handbook/a"))
         assert project.assemble(request, at=NOW).hash != first.hash
@@ -193,7 +238,9 @@ def test_rendering_is_the_sum_of_the_sections_in_every_format(tmp_path: Path):
         chat = pack.render("openai_chat")
         assert "".join(message["content"] for message in chat["messages"]) == text
         anthropic = pack.render("anthropic")
-        assert anthropic["system"][0]["text"] + anthropic["messages"][0]["content"][0]["text"] == text
+        assert (
+            anthropic["system"][0]["text"] + anthropic["messages"][0]["content"][0]["text"] == text
+        )
         assert "".join(message["content"] for message in pack.render("langchain")) == text
         responses = pack.render("openai_responses")
         assert responses["instructions"] + responses["input"][0]["content"][0]["text"] == text
@@ -203,7 +250,9 @@ def test_rendering_is_the_sum_of_the_sections_in_every_format(tmp_path: Path):
 
 def test_a_required_type_that_cannot_be_shown_refuses_the_pack(tmp_path: Path):
     home = make_project(tmp_path, [make_item("a", "refund rules")])
-    request = ContextRequest(task=Task(text="refund rules"), identity=ANA, required_types=("metric",))
+    request = ContextRequest(
+        task=Task(text="refund rules"), identity=ANA, required_types=("metric",)
+    )
     with open_project(home) as project:
         with pytest.raises(GateFailed) as refused:
             project.assemble(request, at=NOW)
@@ -228,9 +277,16 @@ def test_a_denied_item_leads_to_no_other_and_is_named_nowhere(tmp_path: Path):
     """What loads always but may not be seen must not bring its neighbours, nor be named as their parent."""
     items = [
         make_item(
-            "closed", "x", kind=ItemKind.METRIC, source="rules", groups=("board",), depends_on=("schema:rules/t",)
+            "closed",
+            "x",
+            kind=ItemKind.METRIC,
+            source="rules",
+            groups=("board",),
+            depends_on=("schema:rules/t",),
         ),
-        make_item("gone", "y", kind=ItemKind.METRIC, source="rules", depends_on=("schema:rules/u",)),
+        make_item(
+            "gone", "y", kind=ItemKind.METRIC, source="rules", depends_on=("schema:rules/u",)
+        ),
         make_item("t", "table of weather", kind=ItemKind.SCHEMA, source="rules"),
         make_item("u", "table of clouds", kind=ItemKind.SCHEMA, source="rules"),
     ]
@@ -259,7 +315,10 @@ def test_without_time_for_it_a_pack_is_made_by_words_alone_and_says_so(tmp_path:
         for trace in project.explain(hurried.snapshot_id, ANA):
             assert "vector" not in trace.discovered_by
         calm = project.assemble(request.model_copy(update={"deadline_ms": 600_000}), at=NOW)
-        assert not {warning.code for warning in calm.warnings} & {"deadline_degraded", "deadline_exceeded"}
+        assert not {warning.code for warning in calm.warnings} & {
+            "deadline_degraded",
+            "deadline_exceeded",
+        }
         assert calm.snapshot_id != hurried.snapshot_id
 
 
@@ -274,4 +333,6 @@ def test_a_pack_says_what_it_costs_where_the_model_has_a_price(tmp_path: Path):
         pack = project.assemble(request.model_copy(update={"model_profile": priced}), at=NOW)
     assert pack.prefix.stable_tokens > 0
     assert pack.budget.cost == pytest.approx(pack.total_tokens * 2e-6)
-    assert pack.budget.cost_cached == pytest.approx(pack.total_tokens * 2e-6 - pack.prefix.stable_tokens * 1.5e-6)
+    assert pack.budget.cost_cached == pytest.approx(
+        pack.total_tokens * 2e-6 - pack.prefix.stable_tokens * 1.5e-6
+    )

@@ -41,7 +41,17 @@ PUBLIC_NAMES = [
     "build",
 ]
 
-HEAVY = ("dagster", "duckdb", "lancedb", "numpy", "polars", "pyarrow", "pydantic", "tiktoken", "torch")
+HEAVY = (
+    "dagster",
+    "duckdb",
+    "lancedb",
+    "numpy",
+    "polars",
+    "pyarrow",
+    "pydantic",
+    "tiktoken",
+    "torch",
+)
 
 # Written in pieces, so that this file passes its own test.
 FORBIDDEN = re.compile(
@@ -59,7 +69,19 @@ FORBIDDEN = re.compile(
         )
     )
 )
-TEXT_SUFFIXES = {"", ".json", ".jsonl", ".lock", ".md", ".py", ".pyi", ".toml", ".txt", ".yaml", ".yml"}
+TEXT_SUFFIXES = {
+    "",
+    ".json",
+    ".jsonl",
+    ".lock",
+    ".md",
+    ".py",
+    ".pyi",
+    ".toml",
+    ".txt",
+    ".yaml",
+    ".yml",
+}
 NOT_OURS = {".git", ".venv", ".ctx", "build", "dist", "fixtures", "LICENSE"}
 
 
@@ -81,7 +103,9 @@ def _name(path: Path) -> str:
 
 
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return (
+        node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
 
 
 def test_no_module_outgrows_its_room():
@@ -143,9 +167,16 @@ def test_public_text_speaks_of_the_product_alone():
     for path in sorted(REPOSITORY.rglob("*")):
         parts = path.relative_to(REPOSITORY).parts
         hidden = any(part.startswith(".") and part not in {".ci", ".gitignore"} for part in parts)
-        if hidden or NOT_OURS.intersection(parts) or path.suffix not in TEXT_SUFFIXES or not path.is_file():
+        if (
+            hidden
+            or NOT_OURS.intersection(parts)
+            or path.suffix not in TEXT_SUFFIXES
+            or not path.is_file()
+        ):
             continue
-        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        for number, line in enumerate(
+            path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
+        ):
             if match := FORBIDDEN.search(line):
                 found.append(f"{path.relative_to(REPOSITORY)}:{number}: {match.group()}")
     assert found == []
@@ -172,7 +203,16 @@ def _dangerous(tree: ast.AST) -> Iterator[str]:
 
 
 def test_nothing_loads_pickles_or_unsafe_yaml_or_xml():
-    banned = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "yaml.load", "yaml.unsafe_load", "yaml.full_load"}
+    banned = {
+        "pickle",
+        "cloudpickle",
+        "dill",
+        "marshal",
+        "shelve",
+        "yaml.load",
+        "yaml.unsafe_load",
+        "yaml.full_load",
+    }
     found = {
         f"{path}: {name}"
         for path, tree in _trees().items()
@@ -188,13 +228,19 @@ def test_the_library_never_prints():
         for path, tree in _trees().items()
         if not path.startswith("ctx_pipeline/cli")
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
     ]
     assert found == []
 
 
 def _error_classes() -> list[type[errors.CtxError]]:
-    return [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.CtxError)]
+    return [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.CtxError)
+    ]
 
 
 def test_each_error_class_has_a_code_of_its_own():
@@ -206,11 +252,17 @@ def test_each_error_class_has_a_code_of_its_own():
 def test_the_error_tree_at_the_top_of_the_file_is_the_real_one():
     tree = errors.__doc__ or ""
     for kind in _error_classes():
-        line = next((line for line in tree.splitlines() if re.search(rf"\b{kind.__name__}\b", line)), None)
+        line = next(
+            (line for line in tree.splitlines() if re.search(rf"\b{kind.__name__}\b", line)), None
+        )
         assert line is not None, kind
         if documented := re.search(r"HTTP (\d+), exit (\d+)(, retryable)?", line):
             http, code, retryable = documented.groups()
-            assert (kind.http_status, kind.exit_code, kind.retryable) == (int(http), int(code), retryable is not None)
+            assert (kind.http_status, kind.exit_code, kind.retryable) == (
+                int(http),
+                int(code),
+                retryable is not None,
+            )
 
 
 def test_the_rooms_are_links_into_the_package():
@@ -222,18 +274,23 @@ def test_the_rooms_are_links_into_the_package():
 
 def test_the_dagster_settings_of_the_repository_are_accepted(tmp_path: Path):
     dagster = importlib.import_module("dagster")
-    (tmp_path / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "dagster.yaml").write_text(
+        (REPOSITORY / "dagster.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     with dagster.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.run_monitoring_enabled
         assert instance.run_retries_enabled
         assert not instance.telemetry_enabled
-        assert instance.get_settings("concurrency")["pools"] == {"granularity": "op", "default_limit": 1}
+        assert instance.get_settings("concurrency")["pools"] == {
+            "granularity": "op",
+            "default_limit": 1,
+        }
 
 
 def test_a_project_starts_with_the_dagster_settings_of_the_repository():
     import yaml
 
-    from ctx_pipeline.dagster_storage import INSTANCE_TEMPLATE
+    from ctx_pipeline.orchestration.instance import INSTANCE_TEMPLATE
 
     ours = yaml.safe_load((REPOSITORY / "dagster.yaml").read_text(encoding="utf-8"))
     project = yaml.safe_load(INSTANCE_TEMPLATE)

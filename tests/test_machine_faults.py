@@ -18,13 +18,13 @@ import pytest
 from typer.testing import CliRunner
 
 import ctx_pipeline
-from ctx_pipeline.cli import app
+from ctx_pipeline.cli.app import app
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.errors import CtxError, NotFound, Unavailable
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.machine_faults import system_error, typed_system_errors
 from ctx_pipeline.project import SNAPSHOT_NOT_KEPT
-from tests.artifacts import ANA, NOW, make_item, make_project, open_project, overlay
+from testing.artifacts import ANA, NOW, make_item, make_project, open_project, overlay
 
 NOBODY = 65_534
 
@@ -73,7 +73,10 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def built(home: Path) -> Path:
-    items = [make_item("a", "refund rules: within three days"), make_item("b", "退款规则：三个工作日")]
+    items = [
+        make_item("a", "refund rules: within three days"),
+        make_item("b", "退款规则：三个工作日"),
+    ]
     return make_project(home, items, head="[policy]\nmin_relevance = 0.0")
 
 
@@ -141,8 +144,12 @@ def test_every_command_that_writes_says_which_folder_it_cannot_write(
     assert "fix: " in result.stderr
 
 
-@pytest.mark.parametrize("words", ["status", "items", "config show", "index list", "policy lint", "explain"])
-def test_every_command_that_reads_answers_there(built: Path, monkeypatch: pytest.MonkeyPatch, words: str):
+@pytest.mark.parametrize(
+    "words", ["status", "items", "config show", "index list", "policy lint", "explain"]
+)
+def test_every_command_that_reads_answers_there(
+    built: Path, monkeypatch: pytest.MonkeyPatch, words: str
+):
     with open_project(built) as project:
         project.assemble(ask("refund rules"), at=NOW, durable=True)
     close(built)
@@ -174,7 +181,9 @@ def test_a_ledger_is_told_from_its_folder(home: Path):
     assert "no file" in folder.value.message
 
 
-def test_a_ledger_that_cannot_be_written_shows_what_others_write_meanwhile(home: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_ledger_that_cannot_be_written_shows_what_others_write_meanwhile(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+):
     path = home / "ledger.db"
     with Ledger.open(path) as writer:
         monkeypatch.setattr("ctx_pipeline.ledger.database.is_writable", lambda url: False)
@@ -199,7 +208,9 @@ def raised(error: BaseException) -> CtxError | None:
     [
         OSError(errno.ENOSPC, "No space left on device"),
         OSError(errno.EDQUOT, "Disk quota exceeded"),
-        RuntimeError("lance error: LanceError(IO): Generic LocalFileSystem error: No space left (os error 28)"),
+        RuntimeError(
+            "lance error: LanceError(IO): Generic LocalFileSystem error: No space left (os error 28)"
+        ),
         ValueError("An IO error occurred: 'No space left on device (os error 28)'"),
         OSError("[Errno 28] Error writing bytes to file"),
     ],
@@ -225,7 +236,12 @@ def test_a_refused_folder_is_named(home: Path, number: int):
 
 
 def test_other_errors_pass_as_they_are():
-    for error in (OSError(errno.EIO, "broken"), ValueError("os error"), KeyError("x"), RuntimeError("(os error 5)")):
+    for error in (
+        OSError(errno.EIO, "broken"),
+        ValueError("os error"),
+        KeyError("x"),
+        RuntimeError("(os error 5)"),
+    ):
         assert raised(error) is None
         with pytest.raises(type(error)), typed_system_errors(Path("/data")):
             raise error
@@ -236,7 +252,11 @@ def test_a_database_on_a_full_disk_is_a_full_disk(tmp_path: Path):
     from sqlalchemy.exc import OperationalError
 
     engine = create_engine(f"sqlite:///{tmp_path / 'runs.db'}")
-    event.listen(engine, "connect", lambda connection, record: connection.execute("PRAGMA max_page_count = 2"))
+    event.listen(
+        engine,
+        "connect",
+        lambda connection, record: connection.execute("PRAGMA max_page_count = 2"),
+    )
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE a (b TEXT)"))
         with pytest.raises(OperationalError) as full:
@@ -251,7 +271,7 @@ def test_a_database_on_a_full_disk_is_a_full_disk(tmp_path: Path):
 def test_a_build_whose_run_history_fills_the_disk_says_so_and_goes_on_later(tmp_path: Path):
     from sqlalchemy import Engine, event
 
-    from ctx_pipeline.builder import build
+    from ctx_pipeline.orchestration.build import build
 
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# Refunds\n\n退款需要三个工作日。\n", encoding="utf-8")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ctx_pipeline.config import load_config
-from ctx_pipeline.doctor import diagnose
+from ctx_pipeline.config.settings import load_config
+from ctx_pipeline.orchestration.doctor import diagnose
 from ctx_pipeline.packages import lacking
 
 HEAD = '[project]\nname = "p"\ntenant = "acme"\n'
@@ -27,7 +27,12 @@ CASES = [
     (source("documents", 'path = "abfs://c@a.host/docs"'), "adlfs", "source 'src'", "azure"),
     ('[embedder]\nmodel = "minilm-int8"\n', "onnxruntime", "[embedder] model", "minilm"),
     ('[embedder]\nmodel = "BAAI/bge-m3"\n', "sentence_transformers", "[embedder] model", "models"),
-    ('[engine]\nreranker = "BAAI/bge-reranker-base"\n', "sentence_transformers", "[engine] reranker", "models"),
+    (
+        '[engine]\nreranker = "BAAI/bge-reranker-base"\n',
+        "sentence_transformers",
+        "[engine] reranker",
+        "models",
+    ),
     ('[policy_service]\nkind = "cedar"\npath = "p"\n', "cedarpy", "[policy_service]", "cedar"),
     ('[ledger]\nurl = "postgresql://u@db/x"\n', "psycopg", "[ledger] url", "postgres"),
     ('[dagster]\nurl = "postgresql://u@db/y"\n', "dagster_postgres", "[dagster] url", "postgres"),
@@ -40,13 +45,17 @@ def without(monkeypatch: pytest.MonkeyPatch):
     found = importlib.util.find_spec("json")
 
     def hide(*packages: str) -> None:
-        monkeypatch.setattr("ctx_pipeline.packages.find_spec", lambda name: None if name in packages else found)
+        monkeypatch.setattr(
+            "ctx_pipeline.packages.find_spec", lambda name: None if name in packages else found
+        )
 
     return hide
 
 
 @pytest.mark.parametrize(("text", "package", "where", "extra"), CASES)
-def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, without, text, package, where, extra):
+def test_a_missing_package_is_named_with_its_extra(
+    tmp_path: Path, without, text, package, where, extra
+):
     (tmp_path / "ctx.toml").write_text(HEAD + text, encoding="utf-8")
     loaded = load_config(tmp_path)
     without()
@@ -74,7 +83,9 @@ def test_a_plain_installation_reads_code():
 
     root = Path(__file__).resolve().parent.parent
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    from ctx_pipeline.sources.code_grammars import GRAMMARS
+    from ctx_pipeline.sources.code.grammars import GRAMMARS
 
-    names = {line.split(">=")[0].split(";")[0].replace("-", "_") for line in project["dependencies"]}
+    names = {
+        line.split(">=")[0].split(";")[0].replace("-", "_") for line in project["dependencies"]
+    }
     assert {"tree_sitter", *(grammar.package for grammar in GRAMMARS)} <= names

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ctx_pipeline.contracts import ContextPack, ContextRequest, Identity, ItemKind, Message, Sensitivity, Task
+from ctx_pipeline.contracts import (
+    ContextPack,
+    ContextRequest,
+    Identity,
+    ItemKind,
+    Message,
+    Sensitivity,
+    Task,
+)
 from ctx_pipeline.errors import (
     BudgetTooSmall,
     Corrupt,
@@ -22,7 +30,7 @@ from ctx_pipeline.errors import (
 )
 from ctx_pipeline.project import ContextProject
 from ctx_pipeline.text import canonical_json
-from tests.artifacts import (
+from testing.artifacts import (
     ANA,
     NOW,
     append_overlay,
@@ -37,12 +45,18 @@ from tests.artifacts import (
 )
 
 A, B, TOOL = "document:handbook/a", "document:handbook/b", "tool:handbook/refund"
-BO = Identity(principal="bo", tenant="acme", groups=("analysts",), clearance=Sensitivity.CONFIDENTIAL)
-SCHEMA = canonical_json({"name": "refund", "description": "Pay a refund", "input_schema": {}, "annotations": {}})
+BO = Identity(
+    principal="bo", tenant="acme", groups=("analysts",), clearance=Sensitivity.CONFIDENTIAL
+)
+SCHEMA = canonical_json(
+    {"name": "refund", "description": "Pay a refund", "input_schema": {}, "annotations": {}}
+)
 
 
 def ask(text: str = "refund rules", **more: object) -> ContextRequest:
-    return ContextRequest.model_validate({"task": Task(text=text), "identity": ANA, "token_budget": 8_000, **more})
+    return ContextRequest.model_validate(
+        {"task": Task(text=text), "identity": ANA, "token_budget": 8_000, **more}
+    )
 
 
 @pytest.fixture
@@ -51,14 +65,20 @@ def home(tmp_path: Path) -> Path:
         make_item("a", "refund rules: within three days"),
         make_item("b", "refund rules: 退款需要 3 个工作日"),
         make_item("refund", SCHEMA, kind=ItemKind.TOOL),
-        make_item("gmv", "gmv includes refund", kind=ItemKind.METRIC, subject="metric:gmv", authority=90),
-        make_item("old", "gmv excludes refund", kind=ItemKind.MEMORY, subject="metric:gmv", authority=40),
+        make_item(
+            "gmv", "gmv includes refund", kind=ItemKind.METRIC, subject="metric:gmv", authority=90
+        ),
+        make_item(
+            "old", "gmv excludes refund", kind=ItemKind.MEMORY, subject="metric:gmv", authority=40
+        ),
     ]
     return make_project(tmp_path, items, head="[policy]\nmin_relevance = 0.0")
 
 
 def bytes_of(pack: ContextPack) -> str:
-    return pack.model_dump_json() + canonical_json([pack.render(form) for form in ("text", "anthropic", "openai_chat")])
+    return pack.model_dump_json() + canonical_json(
+        [pack.render(form) for form in ("text", "anthropic", "openai_chat")]
+    )
 
 
 # --- replay
@@ -74,7 +94,10 @@ def test_a_replay_is_the_pack_byte_for_byte_also_from_another_process_object(hom
 
 def test_a_replay_survives_edits_rebuilds_and_the_loss_of_everything_derived(tmp_path: Path):
     write_config(tmp_path, {"docs": {}, "rules": {"kind": "instructions"}})
-    for folder, text in (("docs/a.md", "# Refunds\n\nWithin three days.\n"), ("rules/AGENTS.md", "Be brief.\n")):
+    for folder, text in (
+        ("docs/a.md", "# Refunds\n\nWithin three days.\n"),
+        ("rules/AGENTS.md", "Be brief.\n"),
+    ):
         (tmp_path / folder).parent.mkdir(exist_ok=True)
         (tmp_path / folder).write_text(text, encoding="utf-8")
 
@@ -115,8 +138,12 @@ def test_a_replay_of_something_forgotten_says_erased(home: Path, forgotten: str,
         assert refused.value.stable_code == "erased"
         with pytest.raises(NotFound):
             project.diff(pack.snapshot_id, pack.snapshot_id, ANA)
-        assert forgotten not in "".join(trace.model_dump_json() for trace in project.explain(pack.snapshot_id, ANA))
-        assert forgotten not in "".join(kept.model_dump_json() for kept in project.snapshots(identity=ANA))
+        assert forgotten not in "".join(
+            trace.model_dump_json() for trace in project.explain(pack.snapshot_id, ANA)
+        )
+        assert forgotten not in "".join(
+            kept.model_dump_json() for kept in project.snapshots(identity=ANA)
+        )
 
 
 @pytest.mark.parametrize("revoked", [A, TOOL, "memory:handbook/old"])
@@ -127,14 +154,22 @@ def test_a_replay_of_something_no_longer_permitted_is_refused(home: Path, revoke
         with pytest.raises(NotPermitted) as refused:
             project.replay(pack.snapshot_id, ANA)
         assert revoked not in str(refused.value)
-        assert revoked not in "".join(trace.model_dump_json() for trace in project.explain(pack.snapshot_id, ANA))
+        assert revoked not in "".join(
+            trace.model_dump_json() for trace in project.explain(pack.snapshot_id, ANA)
+        )
         with pytest.raises(NotPermitted):
-            project.replay(pack.snapshot_id, ANA.model_copy(update={"clearance": Sensitivity.PUBLIC}))
+            project.replay(
+                pack.snapshot_id, ANA.model_copy(update={"clearance": Sensitivity.PUBLIC})
+            )
 
 
 @pytest.mark.parametrize(
     "other",
-    [BO, ANA.model_copy(update={"tenant": "acme-corp"}), ANA.model_copy(update={"principal": "Ana"})],
+    [
+        BO,
+        ANA.model_copy(update={"tenant": "acme-corp"}),
+        ANA.model_copy(update={"principal": "Ana"}),
+    ],
     ids=["principal", "tenant", "case"],
 )
 def test_the_snapshot_of_somebody_else_does_not_exist(home: Path, other: Identity):
@@ -157,7 +192,9 @@ def test_the_snapshot_of_somebody_else_does_not_exist(home: Path, other: Identit
                     call(asked)
                 answers.append(str(refused.value).replace(asked, "ID"))
         assert len(set(answers)) == 1
-        assert name not in "".join(kept.model_dump_json() for kept in project.snapshots(identity=other))
+        assert name not in "".join(
+            kept.model_dump_json() for kept in project.snapshots(identity=other)
+        )
 
 
 def test_tampered_text_is_corrupt_and_says_what_to_do(home: Path):
@@ -201,7 +238,9 @@ def test_a_tampered_pack_does_not_have_its_hash(home: Path):
     with open_project(home) as project:
         pack = project.assemble(ask(), at=NOW, durable=True)
     with sqlite3.connect(home / ".ctx" / "state" / "ledger.db") as connection:
-        connection.execute("UPDATE snapshots SET pack_json = replace(pack_json, '</section>', '</section>')")
+        connection.execute(
+            "UPDATE snapshots SET pack_json = replace(pack_json, '</section>', '</section>')"
+        )
         changed = connection.execute(
             """UPDATE snapshots SET pack_json = replace(pack_json, 'name=\\"evidence\\"', 'name=\\"policy\\"')"""
         )
@@ -247,11 +286,18 @@ def test_a_diff_says_what_entered_left_and_changed_and_why(tmp_path: Path):
             (A, "2", "replaces version 1"),
             ("document:handbook/c", "1", "was out before: not_yet_valid"),
         }
-        assert {(e.item_id, e.version, e.reason) for e in diff.left} == {(A, "1", "superseded"), (B, "1", "expired")}
+        assert {(e.item_id, e.version, e.reason) for e in diff.left} == {
+            (A, "1", "superseded"),
+            (B, "1", "expired"),
+        }
         assert diff.rendition_changed == ()
         shrunk = project.diff(after.snapshot_id, small.snapshot_id, ANA)
         (changed,) = shrunk.rendition_changed
-        assert (changed.item_id, changed.before, changed.after) == ("document:handbook/d", "full", "compact")
+        assert (changed.item_id, changed.before, changed.after) == (
+            "document:handbook/d",
+            "full",
+            "compact",
+        )
         same = project.diff(after.snapshot_id, after.snapshot_id, ANA)
         assert (same.entered, same.left, same.rendition_changed, same.moved) == ((), (), (), ())
 
@@ -271,7 +317,9 @@ def test_what_leaves_for_want_of_room_says_so(home: Path):
 # --- rebuild
 
 
-def test_a_rebuild_without_anything_derived_gives_the_same_artifact_and_pack_and_embeds_nothing(home: Path):
+def test_a_rebuild_without_anything_derived_gives_the_same_artifact_and_pack_and_embeds_nothing(
+    home: Path,
+):
     append_overlay(home, overlay("retired", B))
     first, _ = build_index(home)
     with open_project(home) as project:
@@ -283,7 +331,9 @@ def test_a_rebuild_without_anything_derived_gives_the_same_artifact_and_pack_and
         assert bytes_of(project.assemble(ask("gmv refund rules"), at=NOW)) == bytes_of(pack)
 
 
-def test_an_artifact_depends_on_what_is_stored_and_not_on_the_order_or_time_of_writing(tmp_path: Path):
+def test_an_artifact_depends_on_what_is_stored_and_not_on_the_order_or_time_of_writing(
+    tmp_path: Path,
+):
     items = [make_item(name, f"refund {name}") for name in "abcdef"]
     one = make_project(tmp_path / "one", items)
     two = make_project(tmp_path / "two", items[:3])
@@ -348,26 +398,38 @@ def test_an_index_of_another_embedder_is_refused(home: Path):
 def test_a_source_named_like_the_request_gets_no_rights_by_its_name(tmp_path: Path):
     """Ids of what came with a request start with its source; an item may look alike."""
     name = "state:request/scope2"
-    home = make_project(tmp_path, [make_item("scope2", "refund rules", source="request", kind=ItemKind.STATE)])
+    home = make_project(
+        tmp_path, [make_item("scope2", "refund rules", source="request", kind=ItemKind.STATE)]
+    )
     with open_project(home) as project:
         pack = project.assemble(ask(), at=NOW)
         assert name in {item.item_id for item in pack.items}
         append_overlay(home, overlay("revoked", name))
         with pytest.raises(NotPermitted):
             project.replay(pack.snapshot_id, ANA)
-        assert name not in "".join(trace.model_dump_json() for trace in project.explain(pack.snapshot_id, ANA))
+        assert name not in "".join(
+            trace.model_dump_json() for trace in project.explain(pack.snapshot_id, ANA)
+        )
 
 
 def test_history_leaves_out_versions_that_may_not_be_seen(tmp_path: Path):
     open_one = make_item("a", "refund rules", version="1")
-    closed = make_item("a", "refund secret", version="2-secret", groups=("board",), valid_from=NOW + timedelta(days=1))
+    closed = make_item(
+        "a",
+        "refund secret",
+        version="2-secret",
+        groups=("board",),
+        valid_from=NOW + timedelta(days=1),
+    )
     write_config(tmp_path, {"handbook": {}})
-    from ctx_pipeline.ingest import refresh
-    from ctx_pipeline.sources import SourceBatch
+    from ctx_pipeline.building.ingest import refresh
+    from ctx_pipeline.sources import SourceReading
 
     with open_pipeline(tmp_path) as pipeline:
         source = pipeline.source("handbook")
-        refresh(source, SourceBatch((open_one, closed), (), ()), pipeline.store, pipeline.ledger, NOW)
+        refresh(
+            source, SourceReading((open_one, closed), (), ()), pipeline.store, pipeline.ledger, NOW
+        )
     build_index(tmp_path)
     with open_project(tmp_path) as project:
         assert [event.version for event in project.history(A, identity=ANA)] == ["1"]
@@ -376,7 +438,10 @@ def test_history_leaves_out_versions_that_may_not_be_seen(tmp_path: Path):
 
 
 def test_a_denied_item_answers_like_one_that_does_not_exist(tmp_path: Path):
-    home = make_project(tmp_path, [make_item("a", "secret", groups=("board",)), make_item("b", "x", tenant="globex")])
+    home = make_project(
+        tmp_path,
+        [make_item("a", "secret", groups=("board",)), make_item("b", "x", tenant="globex")],
+    )
     with open_project(home) as project:
         for call in (project.expand, project.why_not, project.history):
             answers: set[str] = set()

@@ -62,7 +62,17 @@ def test_content_can_be_recorded_but_a_secret_cannot(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    "key", ["password", "db_password", "X-Api-Key", "Authorization", "token", "access_token", "url", "client_secret"]
+    "key",
+    [
+        "password",
+        "db_password",
+        "X-Api-Key",
+        "Authorization",
+        "token",
+        "access_token",
+        "url",
+        "client_secret",
+    ],
 )
 def test_a_secret_is_masked_at_every_depth(key: str):
     fields = {"a": [{"b": {key: SECRET}}], key: SECRET}
@@ -80,7 +90,9 @@ def test_counts_and_ids_stay(key: str):
         st.just(SECRET),
         lambda inner: (
             st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from([*sorted(CONTENT_KEYS), "password"]), inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from([*sorted(CONTENT_KEYS), "password"]), inner, max_size=3
+            )
         ),
         max_leaves=10,
     )

@@ -20,7 +20,14 @@ from ctx_pipeline.contracts.codes import (
     WhenToLoad,
     Zone,
 )
-from ctx_pipeline.contracts.item import ContextItem, Locator, Media, Provenance, Scope, ToolContextItem
+from ctx_pipeline.contracts.item import (
+    ContextItem,
+    Locator,
+    Media,
+    Provenance,
+    Scope,
+    ToolContextItem,
+)
 from ctx_pipeline.contracts.pack import (
     BudgetReport,
     Capability,

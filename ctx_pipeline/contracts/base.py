@@ -15,7 +15,9 @@ SCHEMA_VERSION = "1"
 
 def _require_aware(value: datetime) -> datetime:
     if value.tzinfo is None:
-        raise ValueError("time has no zone: write it with an offset, for example 2026-01-31T00:00:00Z")
+        raise ValueError(
+            "time has no zone: write it with an offset, for example 2026-01-31T00:00:00Z"
+        )
     try:
         return value.astimezone(UTC)
     except OverflowError:
@@ -27,7 +29,9 @@ def _iso(value: datetime) -> str:
 
 
 UtcDatetime = Annotated[
-    datetime, AfterValidator(_require_aware), PlainSerializer(_iso, return_type=str, when_used="json")
+    datetime,
+    AfterValidator(_require_aware),
+    PlainSerializer(_iso, return_type=str, when_used="json"),
 ]
 """A timezone-aware instant, converted to UTC; a naive time is refused."""
 
@@ -47,10 +51,14 @@ JsonObject = Annotated[dict[str, Any], BeforeValidator(repair_json)]
 class Contract(BaseModel):
     """A value that crosses a boundary. Unknown fields are errors; no field can be reassigned."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
+    )
 
 
 class ImportedContract(Contract):
     """A value read from somebody else's format: unknown fields are ignored, not refused."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", hide_input_in_errors=True, allow_inf_nan=False
+    )

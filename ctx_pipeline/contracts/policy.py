@@ -193,7 +193,11 @@ class PolicyRule(Contract):
     @cached_property
     def label(self) -> str:
         """Its name, else its case in words."""
-        return self.name or " ".join(f"{key}={'|'.join(values)}" for key, values in self.conditions) or "always"
+        return (
+            self.name
+            or " ".join(f"{key}={'|'.join(values)}" for key, values in self.conditions)
+            or "always"
+        )
 
     @cached_property
     def conditions(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -212,7 +216,9 @@ class PolicyRule(Contract):
             if isinstance(value, ConflictPolicy):
                 value = flat_conflicts(value)
             if isinstance(value, dict):
-                found |= {f"{key}.{part}": inner for part, inner in cast("dict[str, Any]", value).items()}
+                found |= {
+                    f"{key}.{part}": inner for part, inner in cast("dict[str, Any]", value).items()
+                }
             elif value is not None:
                 found[key] = value
         return found
@@ -221,7 +227,9 @@ class PolicyRule(Contract):
 def _tokens_or_share(value: Any) -> Any:
     tokens = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if not tokens and not (isinstance(value, float) and 0.0 < value <= 1.0):
-        raise ValueError("should be whole tokens such as 800, or a share of the window such as 0.25")
+        raise ValueError(
+            "should be whole tokens such as 800, or a share of the window such as 0.25"
+        )
     return value
 
 
@@ -276,7 +284,18 @@ def flat_conflicts(conflicts: ConflictPolicy) -> dict[str, Any]:
     return {**order, **{f"actions.{name}": action for name, action in conflicts.actions.items()}}
 
 
-ADDED = ("roles", "required_types", "order", "rules", "sources", "min_value", "tools", "fit", "conflicts", "fusion")
+ADDED = (
+    "roles",
+    "required_types",
+    "order",
+    "rules",
+    "sources",
+    "min_value",
+    "tools",
+    "fit",
+    "conflicts",
+    "fusion",
+)
 """Fields that `policy_version` counts only where they are not the default: a policy from before them keeps its
 version."""
 ADDED_WEIGHTS = ("period_fit", "cost", "conflict_risk")
@@ -338,10 +357,14 @@ class ContextPolicy(Contract):
     @cached_property
     def policy_version(self) -> str:
         """`<name>@<semver>+<hash of the content>`."""
-        silent = {key for key in ADDED if getattr(self, key) == ContextPolicy.model_fields[key].default}
+        silent = {
+            key for key in ADDED if getattr(self, key) == ContextPolicy.model_fields[key].default
+        }
         content = self.model_dump(mode="json", exclude=silent)
         usual = RankWeights().model_dump()
-        content["weights"] = {k: v for k, v in content["weights"].items() if k not in ADDED_WEIGHTS or v != usual[k]}
+        content["weights"] = {
+            k: v for k, v in content["weights"].items() if k not in ADDED_WEIGHTS or v != usual[k]
+        }
         for rule in content.get("rules", ()):
             _drop_unsaid(rule["set"])
         digest = short_hash(canonical_json(content), 8)

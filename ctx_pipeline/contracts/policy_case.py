@@ -84,11 +84,17 @@ def resolve_policy(
         phases=policy.phases,
         trust_floor=policy.trust_floor,
         shares={**policy.shares, **_below("shares", values)},
-        weights=policy.weights.model_copy(update=_below("weights", values)) if values else policy.weights,
+        weights=policy.weights.model_copy(update=_below("weights", values))
+        if values
+        else policy.weights,
         tools=(policy.tools or ToolRules()).model_copy(update=_below("tools", values)),
         fit={**{kind.value: share for kind, share in policy.fit.items()}, **_below("fit", values)},
         fusion={**DEFAULT_FUSION, **policy.fusion, **_below("fusion", values)},
-        max_budgets={name: rule.max_budget for name, rule in policy.sources.items() if rule.max_budget is not None},
+        max_budgets={
+            name: rule.max_budget
+            for name, rule in policy.sources.items()
+            if rule.max_budget is not None
+        },
         conflicts=_conflicts(policy.conflicts or ConflictPolicy(), _below("conflicts", values)),
         rules=tuple(rule.label for rule in applied),
         origins=origins,
@@ -105,7 +111,9 @@ _PLAIN = (
 
 def _below(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
     prefix = f"{table}."
-    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+    return {
+        key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)
+    }
 
 
 def _conflicts(base: ConflictPolicy, values: Mapping[str, Any]) -> ConflictPolicy:
@@ -128,4 +136,6 @@ def _matches(rule: PolicyRule, case: Mapping[str, str | None]) -> bool:
 def _is_one_of(key: str, value: str | None, named: tuple[str, ...]) -> bool:
     if value is None:
         return False
-    return value in named or (key == "model" and any(fnmatchcase(value, pattern) for pattern in named))
+    return value in named or (
+        key == "model" and any(fnmatchcase(value, pattern) for pattern in named)
+    )

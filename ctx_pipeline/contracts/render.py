@@ -34,13 +34,19 @@ def render(pack: ContextPack, format: str) -> Any:
         return sections_text(pack.sections)
     if format not in FORMATS:
         raise InvalidRequest(
-            f"unknown format {format!r}", where="render", fix=f"use one of {', '.join(FORMATS)}", code="unknown_format"
+            f"unknown format {format!r}",
+            where="render",
+            fix=f"use one of {', '.join(FORMATS)}",
+            code="unknown_format",
         )
     system = sections_text([s for s in pack.sections if s.role == "system"])
     user = sections_text([s for s in pack.sections if s.role != "system"])
     match format:
         case "openai_chat":
-            return {"messages": _messages(system, user, "role"), "tools": [_openai_tool(t) for t in pack.capabilities]}
+            return {
+                "messages": _messages(system, user, "role"),
+                "tools": [_openai_tool(t) for t in pack.capabilities],
+            }
         case "openai_responses":
             return {
                 "instructions": system,
@@ -49,7 +55,9 @@ def render(pack: ContextPack, format: str) -> Any:
             }
         case "anthropic":
             return {
-                "system": [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}] if system else [],
+                "system": [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]
+                if system
+                else [],
                 "messages": [{"role": "user", "content": [{"type": "text", "text": user}]}],
                 "tools": [
                     {"name": t.name, "description": t.description, "input_schema": t.input_schema}

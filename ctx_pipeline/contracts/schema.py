@@ -29,7 +29,9 @@ PUBLISHED: tuple[type[Contract], ...] = (
 
 def schema_text(model: type[Contract]) -> str:
     """Return the model's JSON Schema as it is checked in."""
-    return json.dumps(model.model_json_schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(model.model_json_schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    )
 
 
 def schema_path(model: type[Contract]) -> Path:

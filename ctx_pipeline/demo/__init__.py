@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ctx_pipeline.demo.project import DEFAULT_ROWS, DEFAULT_SEED, DemoProject, create_demo
+from ctx_pipeline.demo.create import DEFAULT_ROWS, DEFAULT_SEED, DemoProject, create_demo
 
 __all__ = ["DEFAULT_ROWS", "DEFAULT_SEED", "DemoProject", "create_demo"]

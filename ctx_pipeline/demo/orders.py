@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctx_pipeline.demo import plan
-from ctx_pipeline.demo.catalogue import Product
+from ctx_pipeline.demo.goods import Product
 from ctx_pipeline.demo.plan import MonthPlan
 from ctx_pipeline.text import sha256_hex
 
@@ -59,7 +59,9 @@ class Rows:
 class OrderMaker:
     """Makes the orders of any month of one demo; the same (rows, seed, month) gives the same orders."""
 
-    def __init__(self, catalogue: Sequence[Product], blocks: Sequence[tuple[int, int]], *, seed: int) -> None:
+    def __init__(
+        self, catalogue: Sequence[Product], blocks: Sequence[tuple[int, int]], *, seed: int
+    ) -> None:
         self._catalogue = tuple(catalogue)
         self._blocks = tuple(blocks)
         self._seed = seed
@@ -67,8 +69,12 @@ class OrderMaker:
             np.array([i for i, p in enumerate(self._catalogue) if p.category == c], dtype=np.int64)
             for c in range(len(plan.CATEGORIES))
         ]
-        self._prices: Floats = np.array([product.list_price for product in self._catalogue], dtype=np.float64)
-        self._cost_ratios = np.array([product.unit_cost / product.list_price for product in self._catalogue])
+        self._prices: Floats = np.array(
+            [product.list_price for product in self._catalogue], dtype=np.float64
+        )
+        self._cost_ratios = np.array(
+            [product.unit_cost / product.list_price for product in self._catalogue]
+        )
 
     def columns(self, month: MonthPlan) -> dict[str, Ints]:
         """Return the orders of `month`, sorted by time.
@@ -82,16 +88,27 @@ class OrderMaker:
     def _attributes(self, month: MonthPlan) -> Rows:
         counts = np.array(month.order_counts, dtype=np.int64)
         cell = np.repeat(np.arange(len(plan.CELLS), dtype=np.int64), counts)
-        position = np.arange(len(cell), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+        position = np.arange(len(cell), dtype=np.int64) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )
         region, category = cell // len(plan.CATEGORIES), cell % len(plan.CATEGORIES)
-        spread = {name: self._spread(name, prime, cell, position) for name, prime in _PRIMES.items()}
+        spread = {
+            name: self._spread(name, prime, cell, position) for name, prime in _PRIMES.items()
+        }
         status = _pick(spread["status"], plan.STATUS_SHARES)
         status[position == 0] = 0
         channel = _pick(spread["channel"], plan.CHANNEL_SHARES)
         own = (channel == 2) | ((channel < 2) & (spread["own"] < plan.SELF_OPERATED_SHARE))
         product = self._pick_products(spread["product"], category)
-        quantity = np.array(plan.QUANTITIES, dtype=np.int64)[_pick(spread["quantity"], plan.QUANTITY_SHARES)]
-        kept: Floats = 1.0 - np.array(plan.DISCOUNTS, dtype=np.float64)[_pick(spread["discount"], plan.DISCOUNT_SHARES)]
+        quantity = np.array(plan.QUANTITIES, dtype=np.int64)[
+            _pick(spread["quantity"], plan.QUANTITY_SHARES)
+        ]
+        kept: Floats = (
+            1.0
+            - np.array(plan.DISCOUNTS, dtype=np.float64)[
+                _pick(spread["discount"], plan.DISCOUNT_SHARES)
+            ]
+        )
         return Rows(
             cell=cell,
             region=region,
@@ -107,7 +124,9 @@ class OrderMaker:
         )
 
     def _spread(self, name: str, prime: int, cell: Ints, position: Ints) -> Floats:
-        shifts = np.array([_unit(f"{self._seed}/{name}/{index}") for index in range(len(plan.CELLS))])
+        shifts = np.array(
+            [_unit(f"{self._seed}/{name}/{index}") for index in range(len(plan.CELLS))]
+        )
         return np.mod(shifts[cell] + (position + 1) * math.sqrt(prime), 1.0)
 
     def _pick_products(self, spread: Floats, category: Ints) -> Ints:
@@ -227,7 +246,9 @@ def _unit(label: str) -> float:
 
 def hash_unit(keys: npt.NDArray[np.uint64], label: str) -> Floats:
     """Return a number in [0, 1) for each key: the finaliser of SplitMix64 over key and label."""
-    mixed = (keys + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(int(sha256_hex(label)[:16], 16))
+    mixed = (keys + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        int(sha256_hex(label)[:16], 16)
+    )
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed = mixed ^ (mixed >> np.uint64(31))

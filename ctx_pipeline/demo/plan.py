@@ -107,12 +107,22 @@ CATEGORIES = (
 # Level of a calendar month relative to October.
 SEASON = (0.92, 0.80, 0.88, 0.90, 0.95, 1.18, 0.93, 0.92, 0.94, 1.00, 1.35, 1.08)
 # (category, calendar month) -> lift of that category alone. October has none, so that the plant's shares hold.
-CATEGORY_LIFT = {(0, 6): 1.10, (0, 11): 1.12, (1, 3): 1.08, (2, 1): 1.15, (2, 2): 1.20, (3, 12): 1.10, (5, 4): 1.10}
+CATEGORY_LIFT = {
+    (0, 6): 1.10,
+    (0, 11): 1.12,
+    (1, 3): 1.08,
+    (2, 1): 1.15,
+    (2, 2): 1.20,
+    (3, 12): 1.10,
+    (5, 4): 1.10,
+}
 # After the plant: November 2026 against November 2025.
 AFTER_CAUSE = 0.76
 AFTER_ELSEWHERE = 0.97
 
-CELLS = tuple((region, category) for region in range(len(REGIONS)) for category in range(len(CATEGORIES)))
+CELLS = tuple(
+    (region, category) for region in range(len(REGIONS)) for category in range(len(CATEGORIES))
+)
 """Every pair (region index, category index), in the order of all arrays over cells."""
 
 
@@ -170,8 +180,13 @@ def plan_months(rows: int, mean_amounts: Sequence[float]) -> tuple[MonthPlan, ..
     `mean_amounts` holds the expected amount of an order in CNY for each category.
     """
     shares = cell_shares()
-    grid = [[share * level(month, *cell) for cell, share in zip(CELLS, shares, strict=True)] for month in months()]
-    weights = [[gmv / mean_amounts[c] for gmv, (_, c) in zip(row, CELLS, strict=True)] for row in grid]
+    grid = [
+        [share * level(month, *cell) for cell, share in zip(CELLS, shares, strict=True)]
+        for month in months()
+    ]
+    weights = [
+        [gmv / mean_amounts[c] for gmv, (_, c) in zip(row, CELLS, strict=True)] for row in grid
+    ]
     spare = rows - len(grid) * len(CELLS)
     scale = spare / sum(map(sum, weights))
     total_cents = 100 * rows / sum(map(sum, weights))
@@ -186,6 +201,10 @@ def plan_months(rows: int, mean_amounts: Sequence[float]) -> tuple[MonthPlan, ..
             extra = round(running) - placed
             placed += extra
             counts.append(1 + extra)
-        plans.append(MonthPlan(year, month, tuple(counts), tuple(round(gmv * total_cents) for gmv in row), done))
+        plans.append(
+            MonthPlan(
+                year, month, tuple(counts), tuple(round(gmv * total_cents) for gmv in row), done
+            )
+        )
         done += sum(counts)
     return tuple(plans)

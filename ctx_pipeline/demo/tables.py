@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ctx_pipeline.demo import plan
-from ctx_pipeline.demo.catalogue import Product
+from ctx_pipeline.demo.goods import Product
 from ctx_pipeline.demo.orders import Ints, hash_unit
 
 # pyarrow ships no types.
@@ -31,7 +31,9 @@ def write_table(path: Path, table: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.tmp")
     # Without the Arrow schema every reader sees plain strings, not one library's dictionaries.
-    pq.write_table(table, partial, compression="zstd", row_group_size=ROWS_PER_GROUP, store_schema=False)
+    pq.write_table(
+        table, partial, compression="zstd", row_group_size=ROWS_PER_GROUP, store_schema=False
+    )
     os.replace(partial, path)
 
 
@@ -48,7 +50,9 @@ def orders_table(columns: dict[str, Ints]) -> Any:
     arrays: dict[str, Any] = {}
     for name, values in columns.items():
         if name in names:
-            arrays[name] = pa.DictionaryArray.from_arrays(values.astype(np.int8), pa.array(list(names[name])))
+            arrays[name] = pa.DictionaryArray.from_arrays(
+                values.astype(np.int8), pa.array(list(names[name]))
+            )
         elif name in ("amount", "cost"):
             arrays[name] = _decimals(values)
         elif name == "ordered_at":
@@ -69,7 +73,9 @@ def _decimals(cents: Ints) -> Any:
     """Return positive cents as DECIMAL(12, 2) without going through a float."""
     words = np.zeros((len(cents), 2), dtype="<i8")
     words[:, 0] = cents
-    return pa.Array.from_buffers(pa.decimal128(12, 2), len(cents), [None, pa.py_buffer(words.tobytes())])
+    return pa.Array.from_buffers(
+        pa.decimal128(12, 2), len(cents), [None, pa.py_buffer(words.tobytes())]
+    )
 
 
 def regions_table() -> Any:
@@ -79,8 +85,12 @@ def regions_table() -> Any:
             "region_id": pa.array([region.region_id for region in plan.REGIONS], pa.int32()),
             "name": [region.name for region in plan.REGIONS],
             "name_zh": [region.name_zh for region in plan.REGIONS],
-            "provinces": [", ".join(name for name, _, _ in region.provinces) for region in plan.REGIONS],
-            "provinces_zh": ["、".join(name for _, name, _ in region.provinces) for region in plan.REGIONS],
+            "provinces": [
+                ", ".join(name for name, _, _ in region.provinces) for region in plan.REGIONS
+            ],
+            "provinces_zh": [
+                "、".join(name for _, name, _ in region.provinces) for region in plan.REGIONS
+            ],
             "valid_from": pa.array([date(2026, 1, 1)] * len(plan.REGIONS), pa.date32()),
         }
     )
@@ -107,7 +117,9 @@ def products_table(catalogue: Sequence[Product]) -> Any:
 
 def customers_table(blocks: Sequence[tuple[int, int]], *, seed: int) -> Any:
     """Return one row per customer of `customer_blocks`."""
-    ids = np.concatenate([np.arange(first, first + count, dtype=np.int64) for first, count in blocks])
+    ids = np.concatenate(
+        [np.arange(first, first + count, dtype=np.int64) for first, count in blocks]
+    )
     rank = np.concatenate([np.arange(count) / count for _, count in blocks])
     region = np.repeat([region.name for region in plan.REGIONS], [count for _, count in blocks])
     keys = ids.astype(np.uint64)
@@ -120,6 +132,8 @@ def customers_table(blocks: Sequence[tuple[int, int]], *, seed: int) -> Any:
             "region": pa.array(region.tolist()),
             "segment": pa.array(segment.tolist()),
             "is_member": member,
-            "joined_on": pa.array([FIRST_JOINED + timedelta(days=int(day)) for day in days], pa.date32()),
+            "joined_on": pa.array(
+                [FIRST_JOINED + timedelta(days=int(day)) for day in days], pa.date32()
+            ),
         }
     )

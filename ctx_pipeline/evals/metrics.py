@@ -47,7 +47,9 @@ def hit_at(ranked: Sequence[str], required: Collection[str], k: int) -> float:
 def reciprocal_rank(ranked: Sequence[str], required: Collection[str]) -> float:
     """Return 1 by the place of the first required id, 0 where there is none (Voorhees, TREC-8, 1999)."""
     wanted = set(required)
-    return next((1 / place for place, one in enumerate(_distinct(ranked), start=1) if one in wanted), 0.0)
+    return next(
+        (1 / place for place, one in enumerate(_distinct(ranked), start=1) if one in wanted), 0.0
+    )
 
 
 def order(ranked: Sequence[str], required: Collection[str]) -> float:
@@ -59,7 +61,9 @@ def order(ranked: Sequence[str], required: Collection[str]) -> float:
     wanted = set(required)
     if not wanted:
         return 1.0
-    gain = sum(_discount(place) for place, one in enumerate(_distinct(ranked), start=1) if one in wanted)
+    gain = sum(
+        _discount(place) for place, one in enumerate(_distinct(ranked), start=1) if one in wanted
+    )
     return gain / sum(_discount(place) for place in range(1, len(wanted) + 1))
 
 

@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 5
 """Layout of an artifact; a reader refuses another one by name."""
 
-PARTS = ("discovered", "vectors", "quantised", "filtered", "ranked", "claims", "transformed", "tools", "budgeted")
+PARTS = (
+    "discovered",
+    "vectors",
+    "quantised",
+    "filtered",
+    "ranked",
+    "claims",
+    "transformed",
+    "tools",
+    "budgeted",
+)
 """Arrow files of an artifact, in the order the stages write them."""
 LEXICAL = "lexical"
 POINTER_SECONDS = 60.0
@@ -166,13 +176,25 @@ def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 
     missing = [name for name, digest in digests.items() if digest is None]
     if missing or not staging.lexical_directory().exists():
         raise Unavailable(
-            f"parts of this build are missing: {missing}", where="build", fix="run `ctx build`", code="stage_missing"
+            f"parts of this build are missing: {missing}",
+            where="build",
+            fix="run `ctx build`",
+            code="stage_missing",
         )
-    content = {"format": FORMAT_VERSION, "parts": digests, "embedder": staging.generation.embedder, **facts}
+    content = {
+        "format": FORMAT_VERSION,
+        "parts": digests,
+        "embedder": staging.generation.embedder,
+        **facts,
+    }
     content_hash = sha256_hex(canonical_json(content))
     manifest = {**content, "content_hash": content_hash, "generation": asdict(staging.generation)}
     target = staging.layout.artifacts / content_hash[:32]
-    built = {"artifact": target.name, "content_hash": content_hash, "generation": asdict(staging.generation)}
+    built = {
+        "artifact": target.name,
+        "content_hash": content_hash,
+        "generation": asdict(staging.generation),
+    }
     with pointer_lock(staging.layout):
         if not _is_published(target, content_hash, digests):
             _link_artifact(staging, target, manifest)
@@ -204,7 +226,10 @@ def pointer_lock(layout: Layout) -> Generator[None]:
             lock.acquire(timeout=POINTER_SECONDS)
     except Timeout:
         raise Unavailable(
-            "another process is moving the index pointer", where=".ctx/derived", fix="try again", code="pointer_busy"
+            "another process is moving the index pointer",
+            where=".ctx/derived",
+            fix="try again",
+            code="pointer_busy",
         ) from None
     try:
         yield
@@ -218,7 +243,11 @@ def _pinned_pointer(layout: Layout) -> dict[str, Any] | None:
         pointer = read_pointer(layout)
     except Corrupt:
         return None
-    if pointer is None or "pin" not in pointer or not (layout.artifacts / pointer["artifact"]).is_dir():
+    if (
+        pointer is None
+        or "pin" not in pointer
+        or not (layout.artifacts / pointer["artifact"]).is_dir()
+    ):
         return None
     return pointer
 
@@ -235,7 +264,9 @@ def wrong_parts(directory: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     for name, digest in sorted(manifest["parts"].items()):
         if not _has_digest(directory / f"{name}.arrow", digest):
             yield f"part {name!r} of the artifact is not what was written"
-    content = {key: value for key, value in manifest.items() if key not in ("content_hash", "generation")}
+    content = {
+        key: value for key, value in manifest.items() if key not in ("content_hash", "generation")
+    }
     if sha256_hex(canonical_json(content)) != manifest["content_hash"]:
         yield "the artifact's manifest is not what was written"
 
@@ -244,11 +275,14 @@ def _is_published(target: Path, content_hash: str, digests: Mapping[str, str | N
     """Return whether an artifact directory is complete and undamaged."""
     try:
         manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))
-        whole = manifest["content_hash"] == content_hash and (target / LEXICAL / "meta.json").exists()
+        whole = (
+            manifest["content_hash"] == content_hash and (target / LEXICAL / "meta.json").exists()
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return whole and all(
-        digest is not None and _has_digest(target / f"{name}.arrow", digest) for name, digest in digests.items()
+        digest is not None and _has_digest(target / f"{name}.arrow", digest)
+        for name, digest in digests.items()
     )
 
 
@@ -291,11 +325,17 @@ def move_pointer(layout: Layout, pointer: Mapping[str, Any]) -> None:
 
 def _drop_old(layout: Layout, kept: set[str], keep: int) -> None:
     """Remove artifacts beyond the newest `keep`, those in `kept` aside, and every staging directory but the newest."""
-    others = [path for path in layout.artifacts.iterdir() if path.is_dir() and path.name not in kept]
+    others = [
+        path for path in layout.artifacts.iterdir() if path.is_dir() and path.name not in kept
+    ]
     others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
     for path in others[max(0, keep - 1) :]:
         shutil.rmtree(path, ignore_errors=True)
-    stagings = sorted((layout.derived / "staging").iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    stagings = sorted(
+        (layout.derived / "staging").iterdir(),
+        key=lambda path: path.stat().st_mtime_ns,
+        reverse=True,
+    )
     for path in stagings[1:]:
         shutil.rmtree(path, ignore_errors=True)
 

@@ -41,9 +41,13 @@ class RowFacts:
     """Exact tokens of the full, compact and pointer renditions."""
 
 
-def spans(ordered: NDArray[np.int32], numbers: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def spans(
+    ordered: NDArray[np.int32], numbers: NDArray[np.int32]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return where each number starts and ends in an ordered column."""
-    return np.searchsorted(ordered, numbers, side="left"), np.searchsorted(ordered, numbers, side="right")
+    return np.searchsorted(ordered, numbers, side="left"), np.searchsorted(
+        ordered, numbers, side="right"
+    )
 
 
 def numbers(table: pa.Table, name: str) -> Any:
@@ -81,7 +85,9 @@ class Texts:
     def at(self, rows: Rows) -> list[str]:
         """Return the texts of some rows."""
         first, last = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
-        return [str(self._bytes[start:end], "utf-8") for start, end in zip(first, last, strict=True)]
+        return [
+            str(self._bytes[start:end], "utf-8") for start, end in zip(first, last, strict=True)
+        ]
 
 
 def list_offsets(column: pa.ChunkedArray) -> Any:

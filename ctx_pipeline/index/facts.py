@@ -65,7 +65,10 @@ def facts_table(items: Sequence[ContextItem]) -> pa.Table:
         "content_number": ([int(item.content_hash[:15], 16) for item in items], number),
         "verified_at": ([_verified_at(item) for item in items], number),
         "valid_from": ([start_of(item) for item in items], number),
-        "valid_until": ([NEVER if item.valid_until is None else micros(item.valid_until) for item in items], number),
+        "valid_until": (
+            [NEVER if item.valid_until is None else micros(item.valid_until) for item in items],
+            number,
+        ),
         "dated_at": ([_dated_at(item) for item in items], number),
         "depends_on": ([item.depends_on for item in items], names),
         "supersedes": ([item.supersedes for item in items], names),
@@ -121,7 +124,11 @@ def _verified_at(item: ContextItem) -> int:
 
 def _dated_at(item: ContextItem) -> int:
     """Return the newest of the times that an item tells of itself: made, observed, valid from."""
-    own = [moment for moment in (item.created_at, item.observed_at, item.valid_from) if moment is not None]
+    own = [
+        moment
+        for moment in (item.created_at, item.observed_at, item.valid_from)
+        if moment is not None
+    ]
     return micros(max(own)) if own else ALWAYS
 
 
@@ -134,7 +141,9 @@ def _mentions(item: ContextItem) -> tuple[str, ...]:
     """Return the names in a metric's definition, which may be columns of its tables, in lower case."""
     if item.kind is not ItemKind.METRIC:
         return ()
-    return tuple(sorted({name.lower() for name in _IDENTIFIER.findall(item.content or "")}))[:MAX_MENTIONS]
+    return tuple(sorted({name.lower() for name in _IDENTIFIER.findall(item.content or "")}))[
+        :MAX_MENTIONS
+    ]
 
 
 def _tuples(column: pa.ChunkedArray) -> list[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ctx_pipeline.index.analysis import STOP_WORDS
+from ctx_pipeline.language.terms import STOP_WORDS
 
 if TYPE_CHECKING:
     import pyarrow as pa

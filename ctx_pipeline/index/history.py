@@ -110,7 +110,11 @@ def _pin(pointer: dict[str, Any] | None) -> IndexPin | None:
     if pointer is None or "pin" not in pointer:
         return None
     latest = pointer["pin"].get("latest")
-    waiting = None if latest is None or latest["artifact"] == pointer["artifact"] else latest["content_hash"]
+    waiting = (
+        None
+        if latest is None or latest["artifact"] == pointer["artifact"]
+        else latest["content_hash"]
+    )
     return IndexPin(
         artifact=pointer["content_hash"],
         since=datetime.fromisoformat(pointer["pin"]["since"]),
@@ -129,7 +133,13 @@ def built_generation(layout: Layout) -> Generation | None:
 
 
 def roll_back(
-    layout: Layout, today: Generation, store: Store, *, at: datetime, artifact: str | None = None, reason: str = ""
+    layout: Layout,
+    today: Generation,
+    store: Store,
+    *,
+    at: datetime,
+    artifact: str | None = None,
+    reason: str = "",
 ) -> IndexChange:
     """Serve a kept artifact, by default the one built before the current one, until `unpin`.
 
@@ -173,7 +183,9 @@ def roll_back(
             },
         }
         move_pointer(layout, moved)
-    return IndexChange("rolled_back", pointer["content_hash"], manifest["content_hash"], _pin(moved))
+    return IndexChange(
+        "rolled_back", pointer["content_hash"], manifest["content_hash"], _pin(moved)
+    )
 
 
 def unpin(layout: Layout) -> IndexChange:
@@ -186,11 +198,20 @@ def unpin(layout: Layout) -> IndexChange:
         pointer = read_pointer(layout)
         if pointer is None or "pin" not in pointer:
             raise InvalidRequest(
-                "the index is not pinned", where="ctx index", fix="see `ctx index list`", code="not_pinned"
+                "the index is not pinned",
+                where="ctx index",
+                fix="see `ctx index list`",
+                code="not_pinned",
             )
         latest = pointer["pin"].get("latest")
-        moved = latest if latest is not None and _is_whole(layout.artifacts / latest["artifact"]) else pointer
-        move_pointer(layout, {key: moved[key] for key in ("artifact", "content_hash", "generation")})
+        moved = (
+            latest
+            if latest is not None and _is_whole(layout.artifacts / latest["artifact"])
+            else pointer
+        )
+        move_pointer(
+            layout, {key: moved[key] for key in ("artifact", "content_hash", "generation")}
+        )
     return IndexChange("unpinned", pointer["content_hash"], moved["content_hash"], None)
 
 
@@ -221,15 +242,21 @@ def closed_since(directory: Path, store: Store, at: datetime) -> int:
     labels, _ = labels_of(filtered)
     keys = zip(names.column("tenant").to_pylist(), names.column("item_id").to_pylist(), strict=True)
     # The last row of an item is its newest version; older ones show to nobody who may not see it.
-    old: dict[tuple[str, str], int] = dict(zip(keys, filtered.column("scope").to_pylist(), strict=True))
+    old: dict[tuple[str, str], int] = dict(
+        zip(keys, filtered.column("scope").to_pylist(), strict=True)
+    )
     count = 0
-    for key, item in _recorded_since(store, int(manifest["generation"]["store_sequence"]), at).items():
+    for key, item in _recorded_since(
+        store, int(manifest["generation"]["store_sequence"]), at
+    ).items():
         if key in old and not is_within(labels[old[key]], scope_label(item)):
             count += 1
     return count
 
 
-def _recorded_since(store: Store, sequence: int, at: datetime) -> dict[tuple[str, str], ContextItem]:
+def _recorded_since(
+    store: Store, sequence: int, at: datetime
+) -> dict[tuple[str, str], ContextItem]:
     """Return each item that was recorded after a sequence and has begun, as last recorded."""
     import pyarrow.compute as pc
 
@@ -238,7 +265,9 @@ def _recorded_since(store: Store, sequence: int, at: datetime) -> dict[tuple[str
     table = store.scan()
     table = table.filter(pc.greater(table.column("seq"), sequence))
     found: dict[tuple[str, str], ContextItem] = {}
-    for tenant, text in zip(table.column("tenant").to_pylist(), table.column("item_json").to_pylist(), strict=True):
+    for tenant, text in zip(
+        table.column("tenant").to_pylist(), table.column("item_json").to_pylist(), strict=True
+    ):
         item = ContextItem.model_validate_json(text)
         if item.valid_from is None or item.valid_from <= at:
             found[(tenant, item.item_id)] = item
@@ -253,7 +282,11 @@ def _chosen(layout: Layout, current: str, named: str | None) -> tuple[Path, dict
         if not before:
             raise _no_artifact("no artifact is older than the current one")
         return before[0]
-    fitting = [entry for entry in kept if len(named) >= MIN_PREFIX and entry[1]["content_hash"].startswith(named)]
+    fitting = [
+        entry
+        for entry in kept
+        if len(named) >= MIN_PREFIX and entry[1]["content_hash"].startswith(named)
+    ]
     if not fitting:
         raise _no_artifact(f"no kept artifact begins with {named[:64]!r}")
     if len(fitting) > 1:
@@ -267,7 +300,9 @@ def _chosen(layout: Layout, current: str, named: str | None) -> tuple[Path, dict
 
 
 def _no_artifact(message: str) -> NotFound:
-    return NotFound(message, where=".ctx/derived/artifacts", fix="see `ctx index list`", code="no_artifact")
+    return NotFound(
+        message, where=".ctx/derived/artifacts", fix="see `ctx index list`", code="no_artifact"
+    )
 
 
 def _check_whole(directory: Path, manifest: dict[str, Any]) -> None:
@@ -281,9 +316,15 @@ def _check_whole(directory: Path, manifest: dict[str, Any]) -> None:
         raise Corrupt(problems[0], where=where, fix="choose another artifact")
 
 
-def _check_settings(manifest: dict[str, Any], generation: dict[str, Any], today: Generation) -> None:
+def _check_settings(
+    manifest: dict[str, Any], generation: dict[str, Any], today: Generation
+) -> None:
     then = Generation(**generation)
-    if manifest["format"] == FORMAT_VERSION and then.settings == today.settings and then.embedder == today.embedder:
+    if (
+        manifest["format"] == FORMAT_VERSION
+        and then.settings == today.settings
+        and then.embedder == today.embedder
+    ):
         return
     raise Conflict(
         "that artifact was built under other settings or grants, with another embedder, or in another format",
@@ -306,18 +347,25 @@ def _manifests(layout: Layout) -> list[tuple[Path, dict[str, Any]]]:
         except (Corrupt, OSError):
             # What a killed build left, or retention has just removed.
             continue
-    return [(directory, manifest) for _, directory, manifest in sorted(found, key=lambda each: each[0], reverse=True)]
+    return [
+        (directory, manifest)
+        for _, directory, manifest in sorted(found, key=lambda each: each[0], reverse=True)
+    ]
 
 
 def _manifest(directory: Path) -> dict[str, Any]:
     try:
-        manifest: dict[str, Any] = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = json.loads(
+            (directory / "manifest.json").read_text(encoding="utf-8")
+        )
         Generation(**manifest["generation"])
         str(manifest["content_hash"] + manifest["embedder"])
         dict(manifest["parts"])
         int(manifest["rows"] + manifest["format"])
     except (OSError, ValueError, TypeError, KeyError) as cause:
-        raise Corrupt("the manifest of an artifact is not readable", where=directory.name, fix="ctx build") from cause
+        raise Corrupt(
+            "the manifest of an artifact is not readable", where=directory.name, fix="ctx build"
+        ) from cause
     return manifest
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Sensitivity, Trust
-from ctx_pipeline.index.catalogue import References, Row, declared_version
 from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
+from ctx_pipeline.index.rows import References, Row, declared_version
 from ctx_pipeline.security.visibility import (
     ALWAYS,
     EVERYONE,
@@ -56,7 +56,9 @@ def label_table(
     import pyarrow as pa
 
     labels, columns = state_columns(rows, patches, gone=gone, source_labels=source_labels)
-    tenants = {tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))}
+    tenants = {
+        tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))
+    }
     table = pa.table(
         {
             "scope": pa.array(columns.scope, pa.int32()),
@@ -66,7 +68,9 @@ def label_table(
         }
     )
     text = json.dumps([asdict(label) for label in labels], ensure_ascii=False)
-    return table.replace_schema_metadata({"labels": text, "tenants": json.dumps(tenants, ensure_ascii=False)}), columns
+    return table.replace_schema_metadata(
+        {"labels": text, "tenants": json.dumps(tenants, ensure_ascii=False)}
+    ), columns
 
 
 def labels_of(table: pa.Table) -> tuple[list[ScopeLabel], dict[str, int]]:
@@ -88,7 +92,9 @@ def state_columns(
     `gone` are sources that the project no longer has; `source_labels` is what each source grants today.
     """
     numbers: dict[ScopeLabel, int] = {}
-    scope = np.fromiter((numbers.setdefault(row.label, len(numbers)) for row in rows), np.int32, len(rows))
+    scope = np.fromiter(
+        (numbers.setdefault(row.label, len(numbers)) for row in rows), np.int32, len(rows)
+    )
     columns = StateColumns(
         scope=scope.copy(),
         state=np.full(len(rows), STATE_LIVE, np.uint8),
@@ -146,7 +152,9 @@ def _supersede_chains(rows: Sequence[Row], columns: StateColumns) -> None:
             first = at
 
 
-def _narrow_older(rows: Sequence[Row], columns: StateColumns, numbers: dict[ScopeLabel, int]) -> None:
+def _narrow_older(
+    rows: Sequence[Row], columns: StateColumns, numbers: dict[ScopeLabel, int]
+) -> None:
     """Let an older version be seen only by those who may see the one that replaced it, too.
 
     Older versions show only with `as_of`, which sees old facts with today's rights. A version that had not begun when
@@ -166,7 +174,10 @@ def _narrow_older(rows: Sequence[Row], columns: StateColumns, numbers: dict[Scop
 
 
 def _narrow_retired(
-    rows: Sequence[Row], columns: StateColumns, labels: list[ScopeLabel], source_labels: Mapping[str, ScopeLabel]
+    rows: Sequence[Row],
+    columns: StateColumns,
+    labels: list[ScopeLabel],
+    source_labels: Mapping[str, ScopeLabel],
 ) -> None:
     """Let what a source no longer has be seen only by those whom the source grants something today.
 
@@ -208,14 +219,23 @@ def _replace_named(rows: Sequence[Row], columns: StateColumns, own: Sequence[Sco
     references = References(rows)
     for at, row in enumerate(rows):
         newest = at + 1 == len(rows) or rows[at + 1].chain != row.chain
-        if not row.supersedes or not newest or columns.retired_at[at] < NEVER or columns.state[at] != STATE_LIVE:
+        if (
+            not row.supersedes
+            or not newest
+            or columns.retired_at[at] < NEVER
+            or columns.state[at] != STATE_LIVE
+        ):
             continue
         for reference in row.supersedes:
             for target in references.superseded(row, reference):
                 if _may_replace(row, rows[target], own[at], own[target]):
-                    columns.replaced_at[target] = min(columns.replaced_at[target], columns.valid_from[at])
+                    columns.replaced_at[target] = min(
+                        columns.replaced_at[target], columns.valid_from[at]
+                    )
                     known = columns.known_from[at] if row.valid_from > ALWAYS else row.recorded_at
-                    columns.known_replaced_at[target] = min(columns.known_replaced_at[target], known)
+                    columns.known_replaced_at[target] = min(
+                        columns.known_replaced_at[target], known
+                    )
 
 
 def _may_replace(new: Row, old: Row, new_label: ScopeLabel, old_label: ScopeLabel) -> bool:
@@ -232,7 +252,10 @@ def _is_open(new: ScopeLabel, old: ScopeLabel) -> bool:
     if new.sensitivity is None or old.sensitivity is None:
         return False
     restricted = new.environment is not None or new.task_types or new.agent_visibility
-    closer = SENSITIVITY_RANK[Sensitivity(new.sensitivity)] > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]
+    closer = (
+        SENSITIVITY_RANK[Sensitivity(new.sensitivity)]
+        > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]
+    )
     return EVERYONE in new.groups and not restricted and not closer
 
 
@@ -241,7 +264,10 @@ def _same_file(one: Row, other: Row) -> bool:
 
 
 def _apply_overlay(
-    rows: Sequence[Row], columns: StateColumns, labels: list[ScopeLabel], patches: Mapping[ItemKey, Patch]
+    rows: Sequence[Row],
+    columns: StateColumns,
+    labels: list[ScopeLabel],
+    patches: Mapping[ItemKey, Patch],
 ) -> None:
     if not patches:
         return

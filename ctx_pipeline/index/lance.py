@@ -135,7 +135,9 @@ class LanceFolder:
             return {"format": FORMAT_VERSION, "models": []}
         except PermissionError as error:
             fix = "give this user the right to read .ctx/state"
-            raise Unavailable("'store.json' may not be read", where="store", fix=fix, code="cannot_read") from error
+            raise Unavailable(
+                "'store.json' may not be read", where="store", fix=fix, code="cannot_read"
+            ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _corrupt("store.json") from error
         if version > FORMAT_VERSION:
@@ -168,7 +170,9 @@ class LanceFolder:
                 import lancedb
 
                 # Zero: every read looks for commits of other processes (0.4 ms).
-                self._connection = lancedb.connect(self._folder, read_consistency_interval=timedelta(0))
+                self._connection = lancedb.connect(
+                    self._folder, read_consistency_interval=timedelta(0)
+                )
             return self._connection
 
     def _open_existing(self, name: str) -> Table | None:
@@ -185,7 +189,9 @@ def select(table: Table, columns: list[str], where: Expr | None = None) -> pa.Ta
     return _query(table, columns, where).to_arrow().select(columns)
 
 
-def select_batches(table: Table, columns: list[str], where: Expr | None = None) -> Iterator[pa.RecordBatch]:
+def select_batches(
+    table: Table, columns: list[str], where: Expr | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield what `select` returns in batches, so that a large table never is in memory twice."""
     yield from _query(table, columns, where).to_batches()
 
@@ -209,7 +215,9 @@ def reading(what: str, read: Callable[[], T]) -> T:
     except _LANCE_ERRORS as error:
         if is_denied(error):
             fix = "give this user the right to read .ctx/state"
-            raise Unavailable(f"{what!r} may not be read", where="store", fix=fix, code="cannot_read") from error
+            raise Unavailable(
+                f"{what!r} may not be read", where="store", fix=fix, code="cannot_read"
+            ) from error
         raise _corrupt(what) from error
 
 
@@ -226,7 +234,9 @@ def _writing(folder: Path) -> Generator[None]:
 
 def _corrupt(what: str) -> Corrupt:
     return Corrupt(
-        f"stored bytes of {what!r} cannot be read", where="store", fix="run `ctx doctor`, then restore from a backup"
+        f"stored bytes of {what!r} cannot be read",
+        where="store",
+        fix="run `ctx doctor`, then restore from a backup",
     )
 
 

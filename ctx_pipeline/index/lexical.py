@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ctx_pipeline.index.analysis import query_terms, terms
 from ctx_pipeline.index.embedder import own_title
+from ctx_pipeline.language.terms import query_terms, terms
 from ctx_pipeline.machine_faults import can_write
 
 if TYPE_CHECKING:
@@ -74,7 +74,10 @@ def terms_table(items: Sequence[ContextItem]) -> pa.Table:
     """
     import pyarrow as pa
 
-    titles = (" ".join((own_title(item), *item.synonyms, item.item_id.partition("/")[2])) for item in items)
+    titles = (
+        " ".join((own_title(item), *item.synonyms, item.item_id.partition("/")[2]))
+        for item in items
+    )
     return pa.table(
         {
             "title": pa.array([join_terms(title) for title in titles], pa.large_string()),
@@ -145,7 +148,9 @@ class Lexical:
                 (links / part.name).symlink_to(part.absolute())
         return links
 
-    def search(self, text: str, *, tenant: int, scopes: Sequence[int], current: bool, limit: int) -> LexicalHits:
+    def search(
+        self, text: str, *, tenant: int, scopes: Sequence[int], current: bool, limit: int
+    ) -> LexicalHits:
         """Return the best rows of a tenant under permitted scope labels. A query without words finds nothing.
 
         `current` leaves out versions that only an `as_of` request can want.
@@ -154,14 +159,24 @@ class Lexical:
         if not words or not scopes:
             return LexicalHits([], [])
         query_class, occur = self._tantivy.Query, self._tantivy.Occur
-        should = [(occur.Should, query_class.term_query(self._schema, "body", word, "freq")) for word in words]
+        should = [
+            (occur.Should, query_class.term_query(self._schema, "body", word, "freq"))
+            for word in words
+        ]
         for word in words:
             title = query_class.term_query(self._schema, "title", word, "freq")
             should.append((occur.Should, query_class.boost_query(title, TITLE_BOOST)))
-        must = [(occur.Must, query_class.boolean_query(should)), (occur.Must, self._permitted(tenant, scopes, current))]
+        must = [
+            (occur.Must, query_class.boolean_query(should)),
+            (occur.Must, self._permitted(tenant, scopes, current)),
+        ]
         hits = self._searcher.search(query_class.boolean_query(must), limit, count=False).hits
-        rows: list[Any] = list(self._searcher.fast_field_values("row", [address for _, address in hits]))
-        ranked = sorted(zip(rows, (score for score, _ in hits), strict=True), key=lambda hit: (-hit[1], hit[0]))
+        rows: list[Any] = list(
+            self._searcher.fast_field_values("row", [address for _, address in hits])
+        )
+        ranked = sorted(
+            zip(rows, (score for score, _ in hits), strict=True), key=lambda hit: (-hit[1], hit[0])
+        )
         return LexicalHits([int(row) for row, _ in ranked], [float(score) for _, score in ranked])
 
     def _permitted(self, tenant: int, scopes: Sequence[int], current: bool) -> Any:
@@ -177,7 +192,9 @@ class Lexical:
             terms += [_label_term(scope, current=False) for scope in scopes]
         if len(terms) > FEW_LABELS:
             return self._filter(query_class.term_set_query(self._schema, "scope", terms))
-        any_of = [(occur.Should, query_class.term_query(self._schema, "scope", term)) for term in terms]
+        any_of = [
+            (occur.Should, query_class.term_query(self._schema, "scope", term)) for term in terms
+        ]
         return self._filter(query_class.boolean_query(any_of))
 
     def _filter(self, query: Any) -> Any:

@@ -63,11 +63,16 @@ class RowMemo:
         if len(missing):
             # One row a hash: two records of one source can be the same item version.
             missing = missing[_first_of_each(wanted.take(pa.array(missing)))]
-            parts = [missing[first : first + COMPUTE_ROWS] for first in range(0, len(missing), COMPUTE_ROWS)]
+            parts = [
+                missing[first : first + COMPUTE_ROWS]
+                for first in range(0, len(missing), COMPUTE_ROWS)
+            ]
             fresh = pa.concat_tables([compute(part) for part in parts])
             tables.append(fresh.append_column(HASH, wanted.take(pa.array(missing))))
         table = pa.concat_tables(tables) if tables else compute(missing).append_column(HASH, wanted)
-        stale = kept is not None and not bool(pc.all(pc.is_in(kept[HASH], value_set=wanted)).as_py())
+        stale = kept is not None and not bool(
+            pc.all(pc.is_in(kept[HASH], value_set=wanted)).as_py()
+        )
         result = table.take(pa.array(_places(table, wanted)))
         if stale or len(files) >= MAX_FILES:
             # What is left can be the very rows of one of the files.
@@ -125,4 +130,6 @@ def _first_of_each(hashes: pa.Array) -> Positions:
     """Return the positions of the first of equal hashes, in order."""
     import numpy as np
 
-    return np.sort(np.unique(hashes.to_numpy(zero_copy_only=False).astype(str), return_index=True)[1])
+    return np.sort(
+        np.unique(hashes.to_numpy(zero_copy_only=False).astype(str), return_index=True)[1]
+    )

@@ -181,7 +181,9 @@ def supersede_chain(columns: StateColumns, first: int, last: int) -> None:
         columns.known_withdrawn_until[at] = NEVER if begun == NEVER else ended
 
 
-def apply_patch(columns: StateColumns, labels: list[ScopeLabel], rows: np.ndarray, patch: Patch) -> None:
+def apply_patch(
+    columns: StateColumns, labels: list[ScopeLabel], rows: np.ndarray, patch: Patch
+) -> None:
     """Write a patch into the columns of some rows; revocations add labels."""
     if patch.state is not None:
         # What is forgotten stays forgotten: a later release does not bring it back.
@@ -197,7 +199,9 @@ def apply_patch(columns: StateColumns, labels: list[ScopeLabel], rows: np.ndarra
         columns.marked_at[rows] = np.minimum(columns.marked_at[rows], patch.marked_at)
     if patch.superseded_at is not None:
         columns.replaced_at[rows] = np.minimum(columns.replaced_at[rows], patch.superseded_at)
-        columns.known_replaced_at[rows] = np.minimum(columns.known_replaced_at[rows], patch.superseded_at)
+        columns.known_replaced_at[rows] = np.minimum(
+            columns.known_replaced_at[rows], patch.superseded_at
+        )
     if patch.revoked_principals or patch.revoked_groups:
         for row in rows.tolist():
             columns.scope[row] = _revoked_label(labels, int(columns.scope[row]), patch)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ctx_pipeline.index.catalogue import Row, tenant_slices
+from ctx_pipeline.index.rows import Row, tenant_slices
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,12 @@ def quantised_table(vectors: Floats, rows: Sequence[Row]) -> pa.Table:
         codes[first : first + CHUNK_ROWS] = steps
         row_error = max(row_error, float(np.linalg.norm(rest - steps * scales, axis=1).max()))
         code_norm = max(code_norm, float(np.linalg.norm(steps, axis=1).max()))
-    facts = {"spans": spans, "scales": scales.tolist(), "row_error": _above(row_error), "code_norm": _above(code_norm)}
+    facts = {
+        "spans": spans,
+        "scales": scales.tolist(),
+        "row_error": _above(row_error),
+        "code_norm": _above(code_norm),
+    }
     table = pa.table(
         {
             "code": pa.FixedSizeListArray.from_arrays(pa.array(codes.reshape(-1), pa.int8()), dim),
@@ -96,7 +101,9 @@ def _scales(vectors: Floats, order: Rows) -> tuple[Floats, Floats]:
     mean = np.round(total / max(1, len(order)), 4).astype(np.float32)
     most = np.zeros(vectors.shape[1], np.float32)
     for first in range(0, len(order), CHUNK_ROWS):
-        np.maximum(most, np.abs(vectors[order[first : first + CHUNK_ROWS]] - mean).max(axis=0), out=most)
+        np.maximum(
+            most, np.abs(vectors[order[first : first + CHUNK_ROWS]] - mean).max(axis=0), out=most
+        )
     return mean, np.where(most > 0, most / np.float32(LEVELS), np.float32(1))
 
 
@@ -145,11 +152,16 @@ class Quantised:
         shown = visible[self._rows[first:last] - first_row]
         places = np.flatnonzero(shown)
         ends = np.flatnonzero(np.diff(places) > GAP_ROWS + 1) + 1
-        groups = np.stack((np.concatenate(([0], ends)), np.concatenate((ends, [len(places)]))), axis=1)
+        groups = np.stack(
+            (np.concatenate(([0], ends)), np.concatenate((ends, [len(places)]))), axis=1
+        )
         is_run = groups[:, 1] - groups[:, 0] >= LEAST_RUN
         runs = [(int(places[at]), int(places[to - 1]) + 1) for at, to in groups[is_run]]
         starts = np.cumsum([0, *(to - at for at, to in runs)])
-        hidden = [np.flatnonzero(~shown[at:to]) + start for (at, to), start in zip(runs, starts, strict=False)]
+        hidden = [
+            np.flatnonzero(~shown[at:to]) + start
+            for (at, to), start in zip(runs, starts, strict=False)
+        ]
         loose = places[np.repeat(~is_run, groups[:, 1] - groups[:, 0])] + first
         return Plan(
             runs=tuple((at + first, to + first) for at, to in runs),
@@ -172,8 +184,14 @@ class Quantised:
         scores = self._scan(plan, query.astype(np.int8))
         error = float(np.linalg.norm(vector)) * self._row_error
         error += float(np.linalg.norm(weighted - query * np.float32(step))) * self._code_norm
-        found = np.arange(plan.size) if plan.size <= limit else self._within(scores, limit, 2.001 * error / step + 1)
-        return np.sort(self._rows[self._places(plan, found[scores[found] > -np.inf])].astype(np.intp))
+        found = (
+            np.arange(plan.size)
+            if plan.size <= limit
+            else self._within(scores, limit, 2.001 * error / step + 1)
+        )
+        return np.sort(
+            self._rows[self._places(plan, found[scores[found] > -np.inf])].astype(np.intp)
+        )
 
     @staticmethod
     def _within(scores: Floats, limit: int, error: float) -> Rows:

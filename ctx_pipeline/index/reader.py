@@ -20,8 +20,15 @@ from numpy.typing import NDArray
 
 from ctx_pipeline.contracts.codes import PERMISSION_CODES, Exclusion, Rendition
 from ctx_pipeline.errors import Corrupt, Unavailable
-from ctx_pipeline.index.artifact import FORMAT_VERSION, LEXICAL, PARTS, Layout, file_digest, read_pointer, read_table
-from ctx_pipeline.index.claims.reader import Contested
+from ctx_pipeline.index.artifact import (
+    FORMAT_VERSION,
+    LEXICAL,
+    PARTS,
+    Layout,
+    file_digest,
+    read_pointer,
+    read_table,
+)
 from ctx_pipeline.index.columns import (
     RowFacts,
     Texts,
@@ -34,6 +41,7 @@ from ctx_pipeline.index.columns import (
     unchanged_span,
     writable_state,
 )
+from ctx_pipeline.index.contested import Contested
 from ctx_pipeline.index.forms import Forms
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
 from ctx_pipeline.index.lexical import Lexical, LexicalHits
@@ -116,13 +124,21 @@ class ArtifactReader:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         try:
-            self.manifest: dict[str, Any] = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
+            self.manifest: dict[str, Any] = json.loads(
+                (directory / "manifest.json").read_text(encoding="utf-8")
+            )
         except (OSError, ValueError) as cause:
             raise Corrupt(
-                "the serving artifact has no readable manifest", where=directory.name, fix="run `ctx build`"
+                "the serving artifact has no readable manifest",
+                where=directory.name,
+                fix="run `ctx build`",
             ) from cause
         if not _MANIFEST_KEYS.issubset(self.manifest):
-            raise Corrupt("the serving artifact's manifest is not whole", where=directory.name, fix="run `ctx build`")
+            raise Corrupt(
+                "the serving artifact's manifest is not whole",
+                where=directory.name,
+                fix="run `ctx build`",
+            )
         if self.manifest["format"] != FORMAT_VERSION:
             raise Unavailable(
                 f"the serving artifact has format {self.manifest['format']}, this version reads {FORMAT_VERSION}",
@@ -138,7 +154,9 @@ class ArtifactReader:
         self.tenants: dict[str, tuple[int, int]] = {
             tenant: (first, last) for tenant, (first, last) in self.manifest["tenants"].items()
         }
-        self._tenant_starts = sorted((first, tenant) for tenant, (first, last) in self.tenants.items() if first < last)
+        self._tenant_starts = sorted(
+            (first, tenant) for tenant, (first, last) in self.tenants.items() if first < last
+        )
         self.sources: list[dict[str, Any]] = self.manifest["sources"]
         self._read_columns(tables)
         self.contested = Contested(tables["claims"])
@@ -199,7 +217,11 @@ class ArtifactReader:
         self._blocks = {level: Texts(blocks, level.value) for level in Rendition}
         self.tokens: dict[str, Any] = {
             encoding: np.stack(
-                [numbers(tables["budgeted"], f"{rendition.value}_{encoding}") for rendition in Rendition], axis=1
+                [
+                    numbers(tables["budgeted"], f"{rendition.value}_{encoding}")
+                    for rendition in Rendition
+                ],
+                axis=1,
             )
             for encoding in self.manifest["encodings"]
         }
@@ -214,7 +236,9 @@ class ArtifactReader:
 
     def tenant_of(self, row: int) -> str:
         """Return the tenant of a row."""
-        return self._tenant_starts[bisect_right(self._tenant_starts, row, key=lambda start: start[0]) - 1][1]
+        return self._tenant_starts[
+            bisect_right(self._tenant_starts, row, key=lambda start: start[0]) - 1
+        ][1]
 
     def find(self, tenant: str, item_id: str) -> range:
         """Return the rows of an item's versions, oldest first; an empty range when there is none."""
@@ -270,7 +294,9 @@ class ArtifactReader:
     def spans(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return the time that each row is about, in microseconds, half-open; empty for none."""
         where = np.asarray(rows, np.intp)
-        return list(zip(self._span_from[where].tolist(), self._span_until[where].tolist(), strict=True))
+        return list(
+            zip(self._span_from[where].tolist(), self._span_until[where].tolist(), strict=True)
+        )
 
     def signature(self, row: int) -> NDArray[np.uint32]:
         """Return the MinHash signature of a row that has `twins`."""
@@ -314,7 +340,9 @@ def _beside(_process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="ctx-words")
 
 
-_MANIFEST_KEYS = frozenset({"format", "parts", "content_hash", "generation", "tenants", "sources", "encodings"})
+_MANIFEST_KEYS = frozenset(
+    {"format", "parts", "content_hash", "generation", "tenants", "sources", "encodings"}
+)
 
 
 def _check_parts(directory: Path, digests: dict[str, str]) -> None:
@@ -325,13 +353,19 @@ def _check_parts(directory: Path, digests: dict[str, str]) -> None:
     for name in PARTS:
         path = directory / f"{name}.arrow"
         if not path.exists() or (name != "vectors" and file_digest(path) != digests.get(name)):
-            raise Corrupt(f"index part {name!r} is not what was published", where=directory.name, fix="run `ctx build`")
+            raise Corrupt(
+                f"index part {name!r} is not what was published",
+                where=directory.name,
+                fix="run `ctx build`",
+            )
 
 
 class ServingView:
     """An artifact as the overlay leaves it at one overlay sequence. Safe to share between threads."""
 
-    def __init__(self, reader: ArtifactReader, overlay_sequence: int, entries: Iterable[Entry]) -> None:
+    def __init__(
+        self, reader: ArtifactReader, overlay_sequence: int, entries: Iterable[Entry]
+    ) -> None:
         self.reader = reader
         self.overlay_sequence = overlay_sequence
         self.labels: list[ScopeLabel] = reader.labels
@@ -402,14 +436,18 @@ class ServingView:
                 return known.codes[rows - first]
         return visibility_codes(state_of(self.state, rows), self.permissions(viewer), clock)
 
-    def search(self, text: str, vector: Floats | None, *, viewer: Viewer, clock: Clock, limit: int) -> SearchHits:
+    def search(
+        self, text: str, vector: Floats | None, *, viewer: Viewer, clock: Clock, limit: int
+    ) -> SearchHits:
         """Return the best visible rows by meaning and by words. Permission is part of the query.
 
         `vector` is the query's embedding, L2-normalised; None searches words only.
         """
         first, last = self.reader.tenants.get(viewer.tenant, (0, 0))
         if first == last:
-            return SearchHits(np.empty(0, np.intp), np.empty(0, np.float32), LexicalHits([], []), {})
+            return SearchHits(
+                np.empty(0, np.intp), np.empty(0, np.float32), LexicalHits([], []), {}
+            )
         seen = self._slice(first, last, viewer, clock)
         permissions = self.permissions(viewer)[: len(self.reader.labels)]
         find_words = partial(
@@ -421,7 +459,9 @@ class ServingView:
             limit=limit,
         )
         words = (
-            _beside(os.getpid()).submit(find_words) if seen.plan is not None and seen.plan.size >= BESIDE_ROWS else None
+            _beside(os.getpid()).submit(find_words)
+            if seen.plan is not None and seen.plan.size >= BESIDE_ROWS
+            else None
         )
         rows, scores = self._dense(vector, seen, first, limit)
         lexical = find_words() if words is None else words.result()
@@ -431,7 +471,9 @@ class ServingView:
             if code_of(int(seen.codes[row - first])) not in UNNAMED_CODES
         ]
         denied = dict(seen.denied)
-        return SearchHits(rows, scores, LexicalHits([r for r, _ in kept], [s for _, s in kept]), denied)
+        return SearchHits(
+            rows, scores, LexicalHits([r for r, _ in kept], [s for _, s in kept]), denied
+        )
 
     def _known_slice(self, viewer: Viewer, clock: Clock) -> _Slice | None:
         key = (viewer, clock.as_of)
@@ -447,7 +489,10 @@ class ServingView:
         known = self._known_slice(viewer, clock)
         if known is not None:
             return known
-        permissions, timed = self.permissions(viewer), self._at_time(viewer.tenant, first, last, clock)
+        permissions, timed = (
+            self.permissions(viewer),
+            self._at_time(viewer.tenant, first, last, clock),
+        )
         codes = joined_codes(permissions[self.state.scope[first:last]], timed.codes)
         visible = codes == 0
         plan = None
@@ -476,7 +521,9 @@ class ServingView:
                     self._timed.popitem(last=False)
         return known
 
-    def _denied(self, tenant: str, first: int, last: int, permissions: Codes) -> dict[Exclusion, int]:
+    def _denied(
+        self, tenant: str, first: int, last: int, permissions: Codes
+    ) -> dict[Exclusion, int]:
         """Return how many of a tenant's rows each permission rule removes."""
         with self._lock:
             rows = self._label_rows.get(tenant)
@@ -490,14 +537,22 @@ class ServingView:
             if (number := int(rows[permissions == at].sum()))
         }
 
-    def _dense(self, vector: Floats | None, seen: _Slice, first: int, limit: int) -> tuple[Rows, Floats]:
+    def _dense(
+        self, vector: Floats | None, seen: _Slice, first: int, limit: int
+    ) -> tuple[Rows, Floats]:
         """Return the nearest visible rows and their similarity, best first, ties by row."""
         if vector is None:
             return np.empty(0, np.intp), np.empty(0, np.float32)
         plan = seen.plan
-        rows = seen.visible + first if plan is None else self.reader.quantised.candidates(plan, vector, limit)
+        rows = (
+            seen.visible + first
+            if plan is None
+            else self.reader.quantised.candidates(plan, vector, limit)
+        )
         if len(rows) > limit:
-            rows = rows[can_be_best(dot_rows(self.reader.vectors, rows, vector), limit, len(vector))]
+            rows = rows[
+                can_be_best(dot_rows(self.reader.vectors, rows, vector), limit, len(vector))
+            ]
         scores = self.similarity(rows, vector)
         order = np.lexsort((rows, -scores))[:limit]
         return rows[order], scores[order]
@@ -566,7 +621,10 @@ class ServingIndex:
             stat = self._layout.pointer.stat()
         except FileNotFoundError:
             raise Unavailable(
-                "this project has no index yet", where=".ctx/derived", fix="run `ctx build`", code="no_index"
+                "this project has no index yet",
+                where=".ctx/derived",
+                fix="run `ctx build`",
+                code="no_index",
             ) from None
         return stat.st_mtime_ns, stat.st_ino
 
@@ -585,4 +643,9 @@ class ServingIndex:
                 # The pointer may have moved on and the old artifact gone between the two reads.
                 if attempt == 2:
                     raise
-        raise Unavailable("this project has no index yet", where=".ctx/derived", fix="run `ctx build`", code="no_index")
+        raise Unavailable(
+            "this project has no index yet",
+            where=".ctx/derived",
+            fix="run `ctx build`",
+            code="no_index",
+        )

@@ -5,14 +5,21 @@ A chunk's document, a tool's skills, a table's metrics, the columns that a metri
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ctx_pipeline.contracts.codes import ItemKind
-from ctx_pipeline.index.catalogue import Row
+from ctx_pipeline.index.rows import Row
 
 _METRIC, _SCHEMA, _TOOL, _SKILL, _CODE = (
-    kind.value for kind in (ItemKind.METRIC, ItemKind.SCHEMA, ItemKind.TOOL, ItemKind.SKILL, ItemKind.CODE)
+    kind.value
+    for kind in (ItemKind.METRIC, ItemKind.SCHEMA, ItemKind.TOOL, ItemKind.SKILL, ItemKind.CODE)
+)
+
+_TEST_NAME = re.compile(
+    r"(?:^|/)(?:test_[^/]*\.py|[^/]*_test\.(?:py|go|rs|rb|cc|cpp|c)|[^/]*[._](?:spec|test)\.[cm]?[jt]sx?|[^/]*_spec\.rb"
+    r"|[^/]*Tests?\.(?:java|cs|php)|__tests__/[^/]*\.[cm]?[jt]sx?|test-[^/]*\.sh)$"
 )
 
 
@@ -25,7 +32,9 @@ def related_rows(rows: Sequence[Row], needed: Sequence[Sequence[int]]) -> list[l
     graph = _Graph(rows, needed)
     result: list[list[int]] = [[] for _ in rows]
     for at in graph.last.values():
-        found = dict.fromkeys(other for other in graph.of(at) if other != at and other not in needed[at])
+        found = dict.fromkeys(
+            other for other in graph.of(at) if other != at and other not in needed[at]
+        )
         result[at] = list(found)
     return result
 
@@ -76,9 +85,20 @@ class _Graph:
 
     def _tests(self, file: int) -> Iterator[int]:
         """Yield the test files that cover a file: those that need it, by their names."""
-        from ctx_pipeline.sources.code_graph import is_test
 
         for user in self.users[file]:
             row = self.rows[user]
-            if row.kind == _CODE and "::" not in row.item_id and row.path is not None and is_test(row.path):
+            if (
+                row.kind == _CODE
+                and "::" not in row.item_id
+                and row.path is not None
+                and is_test(row.path)
+            ):
                 yield user
+
+
+def is_test(path: str) -> bool:
+    """Say whether a file is a test by its name."""
+    return _TEST_NAME.search(path) is not None or (
+        path.endswith(".rs") and "tests/" in f"/{path}".replace("//", "/")
+    )

@@ -41,7 +41,8 @@ class _CrossEncoder:
             self._model: Any = library.CrossEncoder(model)
         except Exception as error:  # Hub, network and file errors share no base class.
             raise _unavailable(
-                model, "check the name, download the model while online, or name the folder that holds it"
+                model,
+                "check the name, download the model while online, or name the folder that holds it",
             ) from error
         self._activation: Any = torch.nn.Sigmoid()
         self._lock = Lock()
@@ -54,7 +55,11 @@ class _CrossEncoder:
         with self._lock:
             # One pair at a time: padding to the longest changes the last bits of a score.
             values = self._model.predict(
-                pairs, batch_size=1, activation_fn=self._activation, show_progress_bar=False, convert_to_numpy=True
+                pairs,
+                batch_size=1,
+                activation_fn=self._activation,
+                show_progress_bar=False,
+                convert_to_numpy=True,
             )
         return [round(float(value), 4) for value in values]
 

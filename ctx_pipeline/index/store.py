@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctx_pipeline.errors import Conflict, Corrupt, InvalidRequest
-from ctx_pipeline.index.lance import LOCK_TIMEOUT_SECONDS, LanceFolder, reading, select, select_batches
+from ctx_pipeline.index.lance import (
+    LOCK_TIMEOUT_SECONDS,
+    LanceFolder,
+    reading,
+    select,
+    select_batches,
+)
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
 
 if TYPE_CHECKING:
@@ -98,7 +104,11 @@ class StoredItem:
         from ctx_pipeline.contracts import ContextItem
 
         if sha256_hex(self.item_json) != self.item_hash:
-            raise Corrupt("an item does not match its hash", where=f"store, seq {self.seq}", fix="run `ctx doctor`")
+            raise Corrupt(
+                "an item does not match its hash",
+                where=f"store, seq {self.seq}",
+                fix="run `ctx doctor`",
+            )
         return ContextItem.model_validate_json(self.item_json)
 
 
@@ -147,10 +157,14 @@ class Store:
         if not rows:
             return
         if any(row.recorded_at.tzinfo is None for row in rows):
-            raise InvalidRequest("recorded_at has no time zone", where="store", fix="use an aware UTC time")
+            raise InvalidRequest(
+                "recorded_at has no time zone", where="store", fix="use an aware UTC time"
+            )
         import pyarrow as pa
 
-        columns = {field.name: [getattr(row, field.name) for row in rows] for field in fields(StoredItem)}
+        columns = {
+            field.name: [getattr(row, field.name) for row in rows] for field in fields(StoredItem)
+        }
         with self.writer():
             self._lance.append(_ITEMS, pa.table(columns, schema=_item_schema()))
 
@@ -170,7 +184,11 @@ class Store:
             return None
         from lancedb.expr import col, lit
 
-        where = (col("item_id") == lit(item_id)) & (col("version") == lit(version)) & (col("tenant") == lit(tenant))
+        where = (
+            (col("item_id") == lit(item_id))
+            & (col("version") == lit(version))
+            & (col("tenant") == lit(tenant))
+        )
         found = reading(_ITEMS, lambda: select(table, _item_schema().names, where)).to_pylist()
         return StoredItem(**max(found, key=lambda row: row["seq"])) if found else None
 
@@ -189,7 +207,11 @@ class Store:
         where = (col("seq") >= lit(int(min(seqs)))) & (col("seq") <= lit(int(max(seqs))))
         rows = reading(_ITEMS, lambda: select(table, _item_schema().names, where))
         rows = rows.filter(_is_in(rows["seq"], [int(seq) for seq in seqs], "int64"))
-        return {row["seq"]: StoredItem(**row).item() for batch in rows.to_batches() for row in batch.to_pylist()}
+        return {
+            row["seq"]: StoredItem(**row).item()
+            for batch in rows.to_batches()
+            for row in batch.to_pylist()
+        }
 
     def max_seq(self) -> int:
         """Return the highest `seq` recorded, 0 when there is none."""
@@ -219,7 +241,9 @@ class Store:
     def models(self) -> tuple[VectorTable, ...]:
         """Return the models that have vectors here, ordered by name."""
         known = self._lance.metadata()["models"]
-        return tuple(sorted((VectorTable(**entry) for entry in known), key=lambda entry: entry.model))
+        return tuple(
+            sorted((VectorTable(**entry) for entry in known), key=lambda entry: entry.model)
+        )
 
     def known(self, hashes: Collection[str], model: str) -> set[str]:
         """Return those of `hashes` that have a vector of this model."""
@@ -253,7 +277,9 @@ class Store:
         """
         if vectors.ndim != 2 or len(vectors) != len(hashes):
             raise InvalidRequest(
-                f"{len(hashes)} hashes do not fit vectors of shape {vectors.shape}", where="store", fix="pass one each"
+                f"{len(hashes)} hashes do not fit vectors of shape {vectors.shape}",
+                where="store",
+                fix="pass one each",
             )
         with self.writer():
             name = self._register(model, int(vectors.shape[1]))
@@ -287,7 +313,9 @@ class Store:
             missing = len(found) - self._fill(model, wanted.dictionary.to_pylist(), found)
             if missing:
                 raise Corrupt(
-                    f"{missing} of {len(found)} vectors are missing", where=f"store, model {model!r}", fix="ctx build"
+                    f"{missing} of {len(found)} vectors are missing",
+                    where=f"store, model {model!r}",
+                    fix="ctx build",
                 )
         return found if len(found) == len(hashes) else found[wanted.indices.to_numpy()]
 
@@ -308,7 +336,9 @@ class Store:
         def fill() -> int:
             count = 0
             for batch in select_batches(table, ["hash", "vector"], where):
-                targets = np.array([places.get(key, -1) for key in batch["hash"].to_pylist()], dtype=np.int64)
+                targets = np.array(
+                    [places.get(key, -1) for key in batch["hash"].to_pylist()], dtype=np.int64
+                )
                 rows = np.flatnonzero(targets >= 0)
                 vectors = batch["vector"].flatten().to_numpy().reshape(-1, out.shape[1])
                 out[targets[rows]] = vectors[rows]
@@ -362,14 +392,19 @@ class Store:
             kept = rows.filter(_inverted(doomed))
             removed = rows.filter(doomed)
             if len(removed):
-                self._erase_vectors(set(removed["embed_hash"].to_pylist()) - set(kept["embed_hash"].to_pylist()))
+                self._erase_vectors(
+                    set(removed["embed_hash"].to_pylist()) - set(kept["embed_hash"].to_pylist())
+                )
                 self._lance.replace(_ITEMS, kept)
             self.optimize(keep_old_seconds=ALL_VERSIONS_SECONDS)
         return len(removed)
 
     def _erase_vectors(self, hashes: set[str]) -> None:
         for entry in self.models():
-            if not self.known(hashes, entry.model) or (table := self._lance.open(entry.table)) is None:
+            if (
+                not self.known(hashes, entry.model)
+                or (table := self._lance.open(entry.table)) is None
+            ):
                 continue
             rows = _all_vectors(table)
             self._lance.replace(entry.table, rows.filter(_inverted(_is_in(rows["hash"], hashes))))
@@ -439,7 +474,10 @@ def _vector_rows(hashes: list[str], vectors: Vectors) -> pa.Table:
     dim = vectors.shape[1]
     values = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1), pa.float32())
     schema = pa.schema(
-        [pa.field("hash", pa.string(), nullable=False), pa.field("vector", pa.list_(pa.float32(), dim), nullable=False)]
+        [
+            pa.field("hash", pa.string(), nullable=False),
+            pa.field("vector", pa.list_(pa.float32(), dim), nullable=False),
+        ]
     )
     columns = [pa.array(hashes, pa.string()), pa.FixedSizeListArray.from_arrays(values, dim)]
     return pa.Table.from_arrays(columns, schema=schema)

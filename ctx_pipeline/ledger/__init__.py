@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.ledger.lifecycle import check_transition
 from ctx_pipeline.ledger.records import (
     OVERLAY_CODES,
     Exposure,
@@ -19,6 +18,7 @@ from ctx_pipeline.ledger.records import (
     SnapshotRecord,
     SourceObservation,
 )
+from ctx_pipeline.ledger.transitions import check_transition
 
 if TYPE_CHECKING:
     from ctx_pipeline.ledger.ledger import Ledger

@@ -38,14 +38,19 @@ def copy_ledger(source: str | Path, target: str | Path) -> dict[str, int]:
         with before.read() as reader, after.write() as writer:
             _require_empty(writer, after.where)
             writer.execute(delete(COUNTERS))
-            return {table.name: _copy_table(reader, writer, table.name) for table in METADATA.sorted_tables}
+            return {
+                table.name: _copy_table(reader, writer, table.name)
+                for table in METADATA.sorted_tables
+            }
 
 
 def _require_empty(connection: Connection, where: str) -> None:
     for table in METADATA.sorted_tables:
         if table is not COUNTERS and connection.execute(select(table).limit(1)).first() is not None:
             fix = "name an empty database"
-            raise Conflict("there is a ledger already", where=where, fix=fix, code="ledger_not_empty")
+            raise Conflict(
+                "there is a ledger already", where=where, fix=fix, code="ledger_not_empty"
+            )
 
 
 def _copy_table(reader: Connection, writer: Connection, name: str) -> int:
@@ -62,7 +67,9 @@ def main(arguments: Sequence[str], target: str | None) -> int:
         if len(arguments) != 1 or not target:
             fix = f"name the ledger to copy, and where to in {TARGET_VARIABLE}"
             raise InvalidRequest(
-                "one source and one target are needed", where="python -m ctx_pipeline.ledger.copy", fix=fix
+                "one source and one target are needed",
+                where="python -m ctx_pipeline.ledger.copy",
+                fix=fix,
             )
         for table, rows in copy_ledger(arguments[0], target).items():
             sys.stdout.write(f"{table} {rows}\n")

@@ -62,7 +62,11 @@ class Database:
 
     def __init__(self, url: str | Path, *, readonly: bool = False) -> None:
         self._url = _as_url(url)
-        self.path = Path(self._url.database or "").absolute() if self._url.get_backend_name() == "sqlite" else None
+        self.path = (
+            Path(self._url.database or "").absolute()
+            if self._url.get_backend_name() == "sqlite"
+            else None
+        )
         self.where = str(self.path) if self.path else self._url.render_as_string(hide_password=True)
         self.readonly = readonly
         self._still = readonly and self.path is not None and not is_writable(self.path)
@@ -99,7 +103,9 @@ class Database:
             return make_server_engine(self._url, self.where)
         # Where the file may change under us without a lock, each read opens it anew.
         pool = NullPool if self._still else QueuePool
-        engine = create_engine("sqlite://", creator=self._connect, poolclass=pool, hide_parameters=True)
+        engine = create_engine(
+            "sqlite://", creator=self._connect, poolclass=pool, hide_parameters=True
+        )
         event.listen(engine, "begin", _begin)
         return engine
 
@@ -142,13 +148,18 @@ class Database:
                 require_known(version)
             if version < SCHEMA_VERSION:
                 with self.write() as connection:
-                    if connection.dialect.name == "postgresql":  # elsewhere the transaction itself excludes others
+                    if (
+                        connection.dialect.name == "postgresql"
+                    ):  # elsewhere the transaction itself excludes others
                         connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
                     migrate(connection)
 
     def _require_ready(self) -> None:
         missing = Unavailable(
-            "there is no ledger here", where=self.where, fix="run `ctx init` or `ctx build`", code="ledger_missing"
+            "there is no ledger here",
+            where=self.where,
+            fix="run `ctx init` or `ctx build`",
+            code="ledger_missing",
         )
         if self.path is not None and not self.path.is_file():
             raise missing
@@ -170,7 +181,10 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(
-                "the ledger's folder cannot be made", where=self.where, fix="check permissions", code="ledger_readonly"
+                "the ledger's folder cannot be made",
+                where=self.where,
+                fix="check permissions",
+                code="ledger_readonly",
             ) from error
         deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
         with closing(self._connect()) as connection:
@@ -180,7 +194,10 @@ class Database:
                     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                     break
                 except sqlite3.OperationalError as error:
-                    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    if (
+                        error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY
+                        or time.monotonic() > deadline
+                    ):
                         raise
                     time.sleep(0.01)
         if mode != "wal":
@@ -211,13 +228,20 @@ class Database:
         """Return (overlay sequence, source revision) as committed now, by any process. Tens of microseconds."""
         if self._still:
             with self.read() as connection:
-                row = connection.execute(select(COUNTERS.c.overlay_sequence, COUNTERS.c.source_revision)).one()
+                row = connection.execute(
+                    select(COUNTERS.c.overlay_sequence, COUNTERS.c.source_revision)
+                ).one()
             return int(row[0]), int(row[1])
         if self.path is None:
             self._require_open()
             # One round trip: no transaction is begun and ended around it.
-            with typed_errors(self.where), self._engine.connect().execution_options(**ONE_STATEMENT) as connection:
-                row = connection.execute(select(COUNTERS.c.overlay_sequence, COUNTERS.c.source_revision)).one()
+            with (
+                typed_errors(self.where),
+                self._engine.connect().execution_options(**ONE_STATEMENT) as connection,
+            ):
+                row = connection.execute(
+                    select(COUNTERS.c.overlay_sequence, COUNTERS.c.source_revision)
+                ).one()
             return int(row[0]), int(row[1])
         try:
             row: Any = self._local.reader.connection.execute(_COUNTERS_SQL).fetchone()
@@ -250,14 +274,23 @@ class Database:
         self._require_open()
         if self._still:
             fix = "give this user the right to write there, or mount it for writing"
-            raise Unavailable("the ledger cannot be written", where=self.where, fix=fix, code="ledger_readonly")
+            raise Unavailable(
+                "the ledger cannot be written", where=self.where, fix=fix, code="ledger_readonly"
+            )
         if self.readonly:
             where, fix = self.where, "open it for writing"
-            raise Unavailable("the ledger was opened for reading only", where=where, fix=fix, code="ledger_readonly")
+            raise Unavailable(
+                "the ledger was opened for reading only",
+                where=where,
+                fix=fix,
+                code="ledger_readonly",
+            )
 
     def _require_open(self) -> None:
         if self._closed:
-            raise Unavailable("the ledger is closed", where=self.where, fix="open it again", code="ledger_closed")
+            raise Unavailable(
+                "the ledger is closed", where=self.where, fix="open it again", code="ledger_closed"
+            )
 
     def close(self) -> None:
         """Close every connection. Idempotent."""
@@ -307,7 +340,11 @@ def _as_url(url: str | Path) -> URL:
     if parsed.drivername in ("postgres", "postgresql"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() not in ("sqlite", "postgresql"):
-        raise ConfigError(f"no ledger can be kept in {parsed.get_backend_name()!r}", where="ledger URL", fix=fix)
+        raise ConfigError(
+            f"no ledger can be kept in {parsed.get_backend_name()!r}", where="ledger URL", fix=fix
+        )
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise ConfigError("the ledger needs a file", where="ledger URL", fix="write sqlite:///path/to/ledger.db")
+        raise ConfigError(
+            "the ledger needs a file", where="ledger URL", fix="write sqlite:///path/to/ledger.db"
+        )
     return parsed

@@ -30,7 +30,9 @@ class Entry(Generic[T]):
 
     __slots__ = ("build", "done", "error", "key", "owner", "queued_at", "record", "waited_for")
 
-    def __init__(self, key: str, build: Callable[[], T], *, waited_for: bool, owner: object = None) -> None:
+    def __init__(
+        self, key: str, build: Callable[[], T], *, waited_for: bool, owner: object = None
+    ) -> None:
         self.key = key
         self.build = build
         self.record: T | None = None
@@ -189,7 +191,11 @@ class GroupCommit(Generic[T]):
         try:
             self._commit(batch)
         except Exception as error:
-            failure = error if isinstance(error, CtxError) else Unavailable(f"commit failed ({type(error).__name__})")
+            failure = (
+                error
+                if isinstance(error, CtxError)
+                else Unavailable(f"commit failed ({type(error).__name__})")
+            )
             with self._state:
                 self._failure = failure
                 self._wake()

@@ -16,8 +16,13 @@ from ctx_pipeline.contracts.report import FileError, SourceFile
 from ctx_pipeline.contracts.trace import LifecycleEvent
 from ctx_pipeline.errors import Conflict, InvalidRequest, NotFound
 from ctx_pipeline.ledger.counters import draw, draw_overlay, touch_sources
-from ctx_pipeline.ledger.lifecycle import check_transition
-from ctx_pipeline.ledger.records import OVERLAY_CODES, OverlayEntry, SourceObservation, from_micros, to_micros
+from ctx_pipeline.ledger.records import (
+    OVERLAY_CODES,
+    OverlayEntry,
+    SourceObservation,
+    from_micros,
+    to_micros,
+)
 from ctx_pipeline.ledger.retention import select_pruned
 from ctx_pipeline.ledger.schema import (
     EVENTS,
@@ -30,6 +35,7 @@ from ctx_pipeline.ledger.schema import (
     insert_rows,
     upsert,
 )
+from ctx_pipeline.ledger.transitions import check_transition
 from ctx_pipeline.text import canonical_json, repair, sha256_hex
 
 _ERRORS = TypeAdapter(tuple[FileError, ...])
@@ -58,7 +64,11 @@ def check_events(events: Iterable[LifecycleEvent]) -> None:
 
 def select_events(connection: Connection, tenant: str, item_id: str) -> tuple[LifecycleEvent, ...]:
     """Return an item's events by sequence."""
-    query = select(EVENTS).where(EVENTS.c.tenant == tenant, EVENTS.c.item_id == item_id).order_by(EVENTS.c.sequence)
+    query = (
+        select(EVENTS)
+        .where(EVENTS.c.tenant == tenant, EVENTS.c.item_id == item_id)
+        .order_by(EVENTS.c.sequence)
+    )
     return tuple(_event(row) for row in connection.execute(query).mappings())
 
 
@@ -72,7 +82,9 @@ def _not_stored(connection: Connection, events: Sequence[LifecycleEvent]) -> lis
         number = cast(int, event.sequence)
         if by_sequence[number] != event or stored.get(number, event) != event:
             raise Conflict(
-                f"another event has sequence {number}", fix="take numbers from reserve()", code="sequence_reused"
+                f"another event has sequence {number}",
+                fix="take numbers from reserve()",
+                code="sequence_reused",
             )
     return [event for number, event in by_sequence.items() if number not in stored]
 
@@ -118,14 +130,17 @@ def check_overlay(entries: Iterable[OverlayEntry]) -> None:
     for entry in entries:
         if entry.code not in OVERLAY_CODES:
             raise InvalidRequest(
-                f"overlay code {entry.code!r} is unknown", fix=f"use one of {', '.join(sorted(OVERLAY_CODES))}"
+                f"overlay code {entry.code!r} is unknown",
+                fix=f"use one of {', '.join(sorted(OVERLAY_CODES))}",
             )
 
 
 def insert_overlay(connection: Connection, entries: Sequence[OverlayEntry]) -> int:
     """Append entries and return the sequence of the last one."""
     first = draw_overlay(connection, len(entries))
-    connection.execute(insert(OVERLAY), [_overlay_row(entry, first + n) for n, entry in enumerate(entries)])
+    connection.execute(
+        insert(OVERLAY), [_overlay_row(entry, first + n) for n, entry in enumerate(entries)]
+    )
     return first + len(entries) - 1
 
 
@@ -186,7 +201,9 @@ def upsert_source(connection: Connection, source: SourceObservation) -> None:
     statement = upsert(connection, SOURCES).values(row)
     updated: dict[str, Any] = {name: statement.excluded[name] for name in row if name != "name"}
     updated["succeeded_at"] = func.coalesce(statement.excluded.succeeded_at, SOURCES.c.succeeded_at)
-    connection.execute(statement.on_conflict_do_update(index_elements=[SOURCES.c.name], set_=updated))
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=[SOURCES.c.name], set_=updated)
+    )
     touch_sources(connection)
 
 
@@ -198,7 +215,9 @@ def select_sources(connection: Connection) -> dict[str, SourceObservation]:
 
 def select_source_times(connection: Connection) -> dict[str, datetime]:
     """Return when each source was last observed with success; one that never was is absent."""
-    query = select(SOURCES.c.name, SOURCES.c.succeeded_at).where(SOURCES.c.succeeded_at.is_not(None))
+    query = select(SOURCES.c.name, SOURCES.c.succeeded_at).where(
+        SOURCES.c.succeeded_at.is_not(None)
+    )
     return {row[0]: from_micros(row[1]) for row in connection.execute(query)}
 
 
@@ -220,13 +239,19 @@ def _source(row: RowMapping) -> SourceObservation:
 # --- what agents report back
 
 
-def insert_used(connection: Connection, snapshot_id: str, item_ids: Sequence[str], at: datetime) -> None:
+def insert_used(
+    connection: Connection, snapshot_id: str, item_ids: Sequence[str], at: datetime
+) -> None:
     """Record which shown items the answer cited; all or none."""
     sequence, tenant = _require_snapshot(connection, snapshot_id)
     table = SNAPSHOT_ITEMS.c
     shown: set[str] = set()
     for item_id in dict.fromkeys(item_ids):
-        key = (table.tenant == tenant, table.item_id == item_id, table.snapshot_sequence == sequence)
+        key = (
+            table.tenant == tenant,
+            table.item_id == item_id,
+            table.snapshot_sequence == sequence,
+        )
         if connection.execute(select(table.item_id).where(*key, table.selected).limit(1)).first():
             shown.add(item_id)
     unknown = [item_id for item_id in item_ids if item_id not in shown]
@@ -246,7 +271,9 @@ def insert_used(connection: Connection, snapshot_id: str, item_ids: Sequence[str
         connection.execute(upsert(connection, USED).on_conflict_do_nothing(), rows)
 
 
-def insert_usage(connection: Connection, snapshot_id: str, usage: Mapping[str, Any], at: datetime) -> None:
+def insert_usage(
+    connection: Connection, snapshot_id: str, usage: Mapping[str, Any], at: datetime
+) -> None:
     """Record the provider's figures for one call; the same figures twice are one report."""
     snapshot_sequence, _ = _require_snapshot(connection, snapshot_id)
     text = repair(canonical_json(dict(usage)))
@@ -274,15 +301,23 @@ def select_usage(connection: Connection, snapshot_id: str) -> tuple[dict[str, An
 
 def select_used_counts(connection: Connection, tenant: str) -> dict[str, int]:
     """Return, by item, in how many snapshots it was cited."""
-    query = select(USED.c.item_id, func.count()).where(USED.c.tenant == tenant).group_by(USED.c.item_id)
+    query = (
+        select(USED.c.item_id, func.count()).where(USED.c.tenant == tenant).group_by(USED.c.item_id)
+    )
     return {row[0]: row[1] for row in connection.execute(query.order_by(USED.c.item_id))}
 
 
 def _require_snapshot(connection: Connection, snapshot_id: str) -> tuple[int, str]:
-    query = select(SNAPSHOTS.c.sequence, SNAPSHOTS.c.tenant).where(SNAPSHOTS.c.snapshot_id == snapshot_id)
+    query = select(SNAPSHOTS.c.sequence, SNAPSHOTS.c.tenant).where(
+        SNAPSHOTS.c.snapshot_id == snapshot_id
+    )
     row = connection.execute(query).first()
     if row is None:
         if (pruned := select_pruned(connection, snapshot_id)) is not None:
             raise pruned.error()
-        raise NotFound("no such snapshot", where=f"snapshot {snapshot_id!r}", fix="use the snapshot_id of a pack")
+        raise NotFound(
+            "no such snapshot",
+            where=f"snapshot {snapshot_id!r}",
+            fix="use the snapshot_id of a pack",
+        )
     return row[0], row[1]

@@ -29,11 +29,23 @@ from ctx_pipeline.ledger.records import (
     SourceObservation,
 )
 from ctx_pipeline.ledger.rollup import DayMark, select_marks, select_tokens
-from ctx_pipeline.ledger.schema import BLOBS, EVENTS, OVERLAY, RECALLS, SNAPSHOT_ITEMS, SNAPSHOTS, SOURCES, USAGE, USED
+from ctx_pipeline.ledger.schema import (
+    BLOBS,
+    EVENTS,
+    OVERLAY,
+    RECALLS,
+    SNAPSHOT_ITEMS,
+    SNAPSHOTS,
+    SOURCES,
+    USAGE,
+    USED,
+)
 from ctx_pipeline.ledger.snapshots import SnapshotStore
 
 _COUNTED = (EVENTS, OVERLAY, RECALLS, SOURCES, BLOBS, SNAPSHOTS, SNAPSHOT_ITEMS, USED, USAGE)
-_OPEN: weakref.WeakKeyDictionary[Ledger, tuple[SnapshotStore, Database]] = weakref.WeakKeyDictionary()
+_OPEN: weakref.WeakKeyDictionary[Ledger, tuple[SnapshotStore, Database]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class Ledger:
@@ -83,7 +95,10 @@ class Ledger:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -96,7 +111,9 @@ class Ledger:
         with self._database.write() as connection:
             return draw(connection, n)[0]
 
-    def append_events(self, events: Sequence[LifecycleEvent], *, recalls: Sequence[RecallNotice] = ()) -> None:
+    def append_events(
+        self, events: Sequence[LifecycleEvent], *, recalls: Sequence[RecallNotice] = ()
+    ) -> None:
         """Append lifecycle events and recall notices, all or none.
 
         An event delivered before, with its sequence, changes nothing. Nor does a second notice about the same tenant,
@@ -115,7 +132,9 @@ class Ledger:
                 if recalls:
                     insert_recalls(connection, recalls)
 
-    def recalls(self, tenant: str | None = None, *, since: int = 0, limit: int = 100) -> tuple[RecallNotice, ...]:
+    def recalls(
+        self, tenant: str | None = None, *, since: int = 0, limit: int = 100
+    ) -> tuple[RecallNotice, ...]:
         """Return recall notices after the number `since`, in order; of every tenant when `tenant` is None.
 
         A notice keeps the ids of snapshots that were pruned later, and says which they are.
@@ -231,7 +250,9 @@ class Ledger:
             record = snapshot
             self._snapshots.submit(record.snapshot_id, lambda: record, durable=durable, owner=self)
         elif snapshot_id is None:
-            raise InvalidRequest("a snapshot to be built later needs its id now", fix="pass snapshot_id=")
+            raise InvalidRequest(
+                "a snapshot to be built later needs its id now", fix="pass snapshot_id="
+            )
         else:
             self._snapshots.submit(snapshot_id, snapshot, durable=durable, owner=self)
 
@@ -253,11 +274,15 @@ class Ledger:
         """Return snapshots, newest first; `before` is the id of the last one of the page before."""
         return self._snapshots.page(tenant, principal, limit=limit, before=before)
 
-    def exposure(self, tenant: str, item_id: str, *, version: str | None = None, limit: int = 20) -> Exposure:
+    def exposure(
+        self, tenant: str, item_id: str, *, version: str | None = None, limit: int = 20
+    ) -> Exposure:
         """Return how often an item (or one version) was shown, left out and cited, and where it was shown last."""
         return self._snapshots.exposure(tenant, item_id, version=version, limit=limit)
 
-    def audience(self, tenant: str, item_id: str, version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def audience(
+        self, tenant: str, item_id: str, version: str
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the principals and the agents that were ever shown an item version, each in order."""
         return self._snapshots.audience(tenant, item_id, version)
 
@@ -316,7 +341,9 @@ class Ledger:
         with self._database.write() as connection:
             journal.insert_used(connection, snapshot_id, item_ids, at)
 
-    def report_usage(self, snapshot_id: str, usage: Mapping[str, Any], at: datetime | None = None) -> None:
+    def report_usage(
+        self, snapshot_id: str, usage: Mapping[str, Any], at: datetime | None = None
+    ) -> None:
         """Record a provider's figures for a call. The same figures again change nothing.
 
         Raises:
@@ -352,10 +379,14 @@ class Ledger:
                     broken = connection.execute(text("PRAGMA foreign_key_check")).all()
                     report["problems"] = [line for line in found if line != "ok"]
                     report["problems"] += [f"{row[0]}: row without its {row[2]}" for row in broken]
-                    report["journal_mode"] = connection.execute(text("PRAGMA journal_mode")).scalar()
+                    report["journal_mode"] = connection.execute(
+                        text("PRAGMA journal_mode")
+                    ).scalar()
                 report["schema_version"] = stored_version(connection)
                 report["counts"] = {
-                    table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
+                    table.name: connection.execute(
+                        select(func.count()).select_from(table)
+                    ).scalar_one()
                     for table in _COUNTED
                 }
         except Corrupt as error:
@@ -398,4 +429,6 @@ class _Fork:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_Fork.before, after_in_parent=_Fork.in_parent, after_in_child=_Fork.in_child)
+    os.register_at_fork(
+        before=_Fork.before, after_in_parent=_Fork.in_parent, after_in_child=_Fork.in_child
+    )

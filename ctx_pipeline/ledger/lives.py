@@ -28,7 +28,9 @@ def select_lives(connection: Connection) -> dict[tuple[str, str, str], Life]:
     )
     query = select(table.tenant, table.item_id, table.version, table.to_state)
     lives: dict[tuple[str, str, str], Life] = {}
-    for tenant, item_id, version, state in connection.execute(query.where(changed.exists()).order_by(table.sequence)):
+    for tenant, item_id, version, state in connection.execute(
+        query.where(changed.exists()).order_by(table.sequence)
+    ):
         _go_on(lives, (tenant, item_id, version), Lifecycle(state))
     return lives
 
@@ -36,7 +38,9 @@ def select_lives(connection: Connection) -> dict[tuple[str, str, str], Life]:
 def select_life(connection: Connection, tenant: str, item_id: str, version: str) -> Life:
     """Return the life of one version; empty when the log does not know it."""
     table = EVENTS.c
-    query = select(table.to_state).where(table.tenant == tenant, table.item_id == item_id, table.version == version)
+    query = select(table.to_state).where(
+        table.tenant == tenant, table.item_id == item_id, table.version == version
+    )
     lives: dict[tuple[str, str, str], Life] = {}
     key = (tenant, item_id, version)
     for state in connection.execute(query.order_by(table.sequence)).scalars():
@@ -44,5 +48,7 @@ def select_life(connection: Connection, tenant: str, item_id: str, version: str)
     return lives.get(key, ())
 
 
-def _go_on(lives: dict[tuple[str, str, str], Life], key: tuple[str, str, str], state: Lifecycle) -> None:
+def _go_on(
+    lives: dict[tuple[str, str, str], Life], key: tuple[str, str, str], state: Lifecycle
+) -> None:
     lives[key] = (state,) if state in _BEGINS else (*lives.get(key, ()), state)

@@ -36,7 +36,10 @@ def run(op: Operations, statements: str) -> None:
     """Execute statements that end in semicolons, with the words in which databases differ put in."""
     on_sqlite = op.get_context().dialect.name == "sqlite"
     # In SQLite only `INTEGER PRIMARY KEY` is the row's own key, and a table clustered by its key needs one tree only.
-    words = {"int64": "INTEGER" if on_sqlite else "BIGINT", "clustered": " WITHOUT ROWID" if on_sqlite else ""}
+    words = {
+        "int64": "INTEGER" if on_sqlite else "BIGINT",
+        "clustered": " WITHOUT ROWID" if on_sqlite else "",
+    }
     for statement in statements.format(**words).split(";"):
         op.execute(statement)
 
@@ -56,7 +59,9 @@ def stored_version(connection: Connection) -> int:
     elif _FORMER_TABLE in tables:
         version = connection.execute(text(f"SELECT schema_version FROM {_FORMER_TABLE}")).scalar()  # noqa: S608
     if not str(version).isdecimal():
-        raise Corrupt("the database is not a ledger", fix="name another file or database", code="not_a_ledger")
+        raise Corrupt(
+            "the database is not a ledger", fix="name another file or database", code="not_a_ledger"
+        )
     return int(version)
 
 
@@ -83,7 +88,9 @@ def migrate(connection: Connection, versions: Path = VERSIONS) -> None:
     newest = int(script.get_current_head() or 0)
     version = stored_version(connection)
     require_known(version, newest)
-    context = migration_context(connection, fn=lambda revision, _: script._upgrade_revs("head", revision))  # type: ignore[arg-type]
+    context = migration_context(
+        connection, fn=lambda revision, _: script._upgrade_revs("head", revision)
+    )  # type: ignore[arg-type]
     if version and not inspect(connection).has_table(VERSION_TABLE):
         context.stamp(script, f"{version:04}")
     context.run_migrations(op=Operations(context))

@@ -40,9 +40,13 @@ def insert_recalls(connection: Connection, recalls: Sequence[RecallNotice]) -> N
     connection.execute(upsert(connection, RECALLS).on_conflict_do_nothing(), rows)
 
 
-def select_recalls(connection: Connection, tenant: str | None, since: int, limit: int) -> tuple[RecallNotice, ...]:
+def select_recalls(
+    connection: Connection, tenant: str | None, since: int, limit: int
+) -> tuple[RecallNotice, ...]:
     """Return notices after `since`, in order."""
-    query = select(RECALLS).where(RECALLS.c.sequence > since).order_by(RECALLS.c.sequence).limit(limit)
+    query = (
+        select(RECALLS).where(RECALLS.c.sequence > since).order_by(RECALLS.c.sequence).limit(limit)
+    )
     if tenant is not None:
         query = query.where(RECALLS.c.tenant == tenant)
     rows = connection.execute(query).mappings().all()
@@ -53,8 +57,14 @@ def select_recalls(connection: Connection, tenant: str | None, since: int, limit
 
 def _since(connection: Connection, notice: RecallNotice) -> int:
     table = EVENTS.c
-    same = (table.tenant == notice.tenant, table.item_id == notice.item_id, table.version == notice.version)
-    query = select(func.coalesce(func.max(table.sequence), 0)).where(*same, table.to_state.in_(_BEGINS))
+    same = (
+        table.tenant == notice.tenant,
+        table.item_id == notice.item_id,
+        table.version == notice.version,
+    )
+    query = select(func.coalesce(func.max(table.sequence), 0)).where(
+        *same, table.to_state.in_(_BEGINS)
+    )
     return int(connection.execute(query).scalar_one())
 
 

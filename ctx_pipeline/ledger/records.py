@@ -11,7 +11,14 @@ from ctx_pipeline.contracts.report import FileError, SourceFile
 from ctx_pipeline.errors import InvalidRequest, NotFound
 
 OverlayCode = Literal[
-    "superseded", "retired", "restored", "revoked", "quarantined", "released", "forgotten", "confirmed"
+    "superseded",
+    "retired",
+    "restored",
+    "revoked",
+    "quarantined",
+    "released",
+    "forgotten",
+    "confirmed",
 ]
 OVERLAY_CODES: frozenset[str] = frozenset(get_args(OverlayCode))
 
@@ -29,7 +36,9 @@ def to_micros(value: datetime) -> int:
         InvalidRequest: the time has no zone (`naive_time`).
     """
     if value.tzinfo is None:
-        raise InvalidRequest("time has no zone", fix="pass an aware datetime, for example in UTC", code="naive_time")
+        raise InvalidRequest(
+            "time has no zone", fix="pass an aware datetime, for example in UTC", code="naive_time"
+        )
     return (value - _EPOCH) // _MICROSECOND
 
 

@@ -32,7 +32,12 @@ def prune(connection: Connection, before: datetime, limit: int) -> int:
     """
     # First: until this transaction ends, no process may count on a blob that is deleted here.
     touch_blobs(connection)
-    columns = (SNAPSHOTS.c.sequence, SNAPSHOTS.c.snapshot_id, SNAPSHOTS.c.tenant, SNAPSHOTS.c.principal)
+    columns = (
+        SNAPSHOTS.c.sequence,
+        SNAPSHOTS.c.snapshot_id,
+        SNAPSHOTS.c.tenant,
+        SNAPSHOTS.c.principal,
+    )
     query = (
         select(*columns, SNAPSHOTS.c.created_at)
         .where(SNAPSHOTS.c.created_at < to_micros(before))
@@ -57,7 +62,9 @@ def _delete_blobs(connection: Connection, sequences: list[int]) -> None:
     needed: set[str] = set()
     for part in chunks(sequences):
         links = SNAPSHOT_BLOBS.c.snapshot_sequence.in_(part)
-        needed.update(connection.execute(select(SNAPSHOT_BLOBS.c.hash).where(links).distinct()).scalars())
+        needed.update(
+            connection.execute(select(SNAPSHOT_BLOBS.c.hash).where(links).distinct()).scalars()
+        )
         connection.execute(delete(SNAPSHOT_BLOBS).where(links))
     still = select(SNAPSHOT_BLOBS.c.hash).where(SNAPSHOT_BLOBS.c.hash == BLOBS.c.hash).exists()
     for part in chunks(sorted(needed)):
@@ -66,7 +73,11 @@ def _delete_blobs(connection: Connection, sequences: list[int]) -> None:
 
 def select_pruned(connection: Connection, snapshot_id: str) -> PrunedSnapshot | None:
     """Return what is left of a pruned snapshot."""
-    row = connection.execute(select(PRUNED).where(PRUNED.c.snapshot_id == snapshot_id)).mappings().first()
+    row = (
+        connection.execute(select(PRUNED).where(PRUNED.c.snapshot_id == snapshot_id))
+        .mappings()
+        .first()
+    )
     if row is None:
         return None
     return PrunedSnapshot(

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from ctx_pipeline.contracts import Lifecycle, LifecycleEvent
-from ctx_pipeline.ledger.lifecycle import TRANSITIONS, states_of
 from ctx_pipeline.ledger.records import OverlayEntry
+from ctx_pipeline.ledger.transitions import TRANSITIONS, states_of
 
 if TYPE_CHECKING:
     from ctx_pipeline.ledger.ledger import Ledger
@@ -37,7 +37,11 @@ def _in_force(entries: Iterable[OverlayEntry]) -> dict[Key, OverlayEntry]:
         if entry.code == "retired":
             held[key] = entry
         elif entry.code == "restored":
-            lifted = [key] if entry.version is not None else [known for known in held if known[:2] == key[:2]]
+            lifted = (
+                [key]
+                if entry.version is not None
+                else [known for known in held if known[:2] == key[:2]]
+            )
             for known in lifted:
                 held.pop(known, None)
     return held
@@ -54,7 +58,12 @@ def said_again(restored: Iterable[Key], held: Mapping[Key, OverlayEntry]) -> Ite
 
 
 def entries_of(
-    code: Literal["retired", "restored"], keys: Iterable[Key], *, actor: str, reason: str, now: datetime
+    code: Literal["retired", "restored"],
+    keys: Iterable[Key],
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
 ) -> list[OverlayEntry]:
     """Return the overlay entries that retire or restore these items and versions."""
     return [

@@ -42,9 +42,14 @@ def day_bounds(day: date) -> tuple[datetime, datetime]:
 def select_marks(connection: Connection) -> dict[date, DayMark]:
     """Return the mark of every UTC day of which snapshots are stored, in order."""
     day = SNAPSHOTS.c.created_at // _DAY_MICROS
-    last = connection.execute(select(day, func.max(SNAPSHOTS.c.sequence)).group_by(day).order_by(day)).all()
+    last = connection.execute(
+        select(day, func.max(SNAPSHOTS.c.sequence)).group_by(day).order_by(day)
+    ).all()
     join = USED.join(SNAPSHOTS, SNAPSHOTS.c.sequence == USED.c.snapshot_sequence)
-    cited = {row[0]: row[1] for row in connection.execute(select(day, func.count()).select_from(join).group_by(day))}
+    cited = {
+        row[0]: row[1]
+        for row in connection.execute(select(day, func.count()).select_from(join).group_by(day))
+    }
     return {
         _FIRST_DAY + timedelta(days=int(number)): DayMark(int(sequence), int(cited.get(number, 0)))
         for number, sequence in last

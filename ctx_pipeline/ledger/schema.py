@@ -44,7 +44,13 @@ def _int(name: str, *, key: bool = False, nullable: bool = False) -> Column[int]
 
 
 def _snapshot() -> Column[int]:
-    return Column("snapshot_sequence", _INT64, ForeignKey("snapshots.sequence"), primary_key=True, autoincrement=False)
+    return Column(
+        "snapshot_sequence",
+        _INT64,
+        ForeignKey("snapshots.sequence"),
+        primary_key=True,
+        autoincrement=False,
+    )
 
 
 COUNTERS = Table(
@@ -161,7 +167,11 @@ SNAPSHOT_BLOBS = Table(
 """Which snapshot needs which blob; sequence 0 stands for a text that was stored by itself and is always needed."""
 
 PRUNED = Table(
-    "pruned", METADATA, _key("snapshot_id"), *(_text(name) for name in ("tenant", "principal")), _int("created_at")
+    "pruned",
+    METADATA,
+    _key("snapshot_id"),
+    *(_text(name) for name in ("tenant", "principal")),
+    _int("created_at"),
 )
 
 RECALLS = Table(
@@ -195,11 +205,19 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
         return
     # One array for each column: the driver would send a message for each row.
     names = list(rows[0])
-    arrays = [f"CAST(:{name} AS {table.c[name].type.compile(connection.dialect)}[])" for name in names]
-    statement = f"INSERT INTO {table.name} ({', '.join(names)}) SELECT * FROM unnest({', '.join(arrays)})"  # noqa: S608
+    arrays = [
+        f"CAST(:{name} AS {table.c[name].type.compile(connection.dialect)}[])" for name in names
+    ]
+    statement = (
+        f"INSERT INTO {table.name} ({', '.join(names)}) SELECT * FROM unnest({', '.join(arrays)})"  # noqa: S608
+    )
     connection.execute(text(statement), {name: [row[name] for row in rows] for name in names})
 
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """Return an insert that has `on_conflict_do_nothing` and `on_conflict_do_update` on this database."""
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+    return (
+        postgresql.insert(table)
+        if connection.dialect.name == "postgresql"
+        else sqlite.insert(table)
+    )

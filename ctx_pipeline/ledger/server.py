@@ -34,7 +34,9 @@ def make_server_engine(url: URL, where: str) -> Engine:
         engine = create_engine(_patient(url), hide_parameters=True)
     except (ArgumentError, ImportError) as missing:
         fix = "install the driver that the URL names, for example `pip install 'ctx-pipeline[postgres]'`"
-        raise Unavailable(f"no driver for {url.drivername!r}", where=where, fix=fix, code="no_driver") from missing
+        raise Unavailable(
+            f"no driver for {url.drivername!r}", where=where, fix=fix, code="no_driver"
+        ) from missing
     _come_back(engine)
     return engine
 

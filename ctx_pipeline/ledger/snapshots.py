@@ -32,7 +32,17 @@ MAX_KNOWN_BLOBS = 32_768
 """Hashes remembered as stored; about 8 MB."""
 
 _TEXTS = ("snapshot_json", "pack_json", "trace_json", "request_json")
-_PLAIN = ("snapshot_id", "tenant", "principal", "run_id", "turn_id", "session_id", "hash", *_TEXTS, "status")
+_PLAIN = (
+    "snapshot_id",
+    "tenant",
+    "principal",
+    "run_id",
+    "turn_id",
+    "session_id",
+    "hash",
+    *_TEXTS,
+    "status",
+)
 
 
 @dataclass(slots=True)
@@ -59,11 +69,20 @@ class SnapshotStore:
     # --- writing
 
     def submit(
-        self, snapshot_id: str, build: Callable[[], SnapshotRecord], *, durable: bool, owner: object = None
+        self,
+        snapshot_id: str,
+        build: Callable[[], SnapshotRecord],
+        *,
+        durable: bool,
+        owner: object = None,
     ) -> None:
         """Queue one snapshot; see `Ledger.submit_snapshot`. `owner` lives until it is committed."""
         self._database.require_writable()
-        self.queue.submit(Entry(snapshot_id, lambda: _prepare(snapshot_id, build()), waited_for=durable, owner=owner))
+        self.queue.submit(
+            Entry(
+                snapshot_id, lambda: _prepare(snapshot_id, build()), waited_for=durable, owner=owner
+            )
+        )
 
     def _commit(self, batch: Sequence[_Entry]) -> None:
         ready = [entry for entry in batch if _built(entry)]
@@ -96,7 +115,12 @@ class SnapshotStore:
                 # Somebody erased blobs: what was known to be stored may be gone.
                 self._known.clear()
                 self._blob_revision = blob_revision
-            blobs = {key: text for p in fresh for key, text in p.record.blobs.items() if key not in self._known}
+            blobs = {
+                key: text
+                for p in fresh
+                for key, text in p.record.blobs.items()
+                if key not in self._known
+            }
             insert_blobs(connection, blobs)
             _insert_fresh(connection, fresh, first)
         # Only now: before the commit they are not stored.
@@ -115,17 +139,25 @@ class SnapshotStore:
             row = connection.execute(query).mappings().first()
         return None if row is None else _record(row)
 
-    def page(self, tenant: str, principal: str | None, *, limit: int, before: str | None) -> tuple[SnapshotRecord, ...]:
+    def page(
+        self, tenant: str, principal: str | None, *, limit: int, before: str | None
+    ) -> tuple[SnapshotRecord, ...]:
         """Return snapshots, newest first."""
         self.queue.settle()
         query = select(SNAPSHOTS).where(SNAPSHOTS.c.tenant == tenant)
         if principal is not None:
             query = query.where(SNAPSHOTS.c.principal == principal)
         if before is not None:
-            cursor = select(SNAPSHOTS.c.sequence).where(SNAPSHOTS.c.snapshot_id == before).scalar_subquery()
+            cursor = (
+                select(SNAPSHOTS.c.sequence)
+                .where(SNAPSHOTS.c.snapshot_id == before)
+                .scalar_subquery()
+            )
             query = query.where(SNAPSHOTS.c.sequence < cursor)
         with self._database.read() as connection:
-            rows = connection.execute(query.order_by(SNAPSHOTS.c.sequence.desc()).limit(limit)).mappings()
+            rows = connection.execute(
+                query.order_by(SNAPSHOTS.c.sequence.desc()).limit(limit)
+            ).mappings()
             return tuple(_record(row) for row in rows)
 
     def blobs(self, hashes: Iterable[str]) -> dict[str, str]:
@@ -134,7 +166,9 @@ class SnapshotStore:
         found: dict[str, str] = {}
         with self._database.read() as connection:
             for part in chunks(hashes):
-                rows = connection.execute(select(BLOBS.c.hash, BLOBS.c.text).where(BLOBS.c.hash.in_(part)))
+                rows = connection.execute(
+                    select(BLOBS.c.hash, BLOBS.c.text).where(BLOBS.c.hash.in_(part))
+                )
                 found.update((row[0], row[1]) for row in rows)
         return found
 
@@ -146,7 +180,9 @@ class SnapshotStore:
         used = and_(USED.c.tenant == tenant, USED.c.item_id == item_id)
         if version is not None:
             matches = and_(matches, table.version == version)
-            used = and_(used, USED.c.snapshot_sequence.in_(select(table.snapshot_sequence).where(matches)))
+            used = and_(
+                used, USED.c.snapshot_sequence.in_(select(table.snapshot_sequence).where(matches))
+            )
         with self._database.read() as connection:
             counts = {
                 bool(row[0]): int(row[1])
@@ -155,20 +191,36 @@ class SnapshotStore:
                 )
             }
             ids = tuple(row[0] for row in connection.execute(_last_selecting(matches, limit)))
-            cited = connection.execute(select(func.count()).select_from(USED).where(used)).scalar_one()
-        return Exposure(selected=counts.get(True, 0), excluded=counts.get(False, 0), used=cited, snapshot_ids=ids)
+            cited = connection.execute(
+                select(func.count()).select_from(USED).where(used)
+            ).scalar_one()
+        return Exposure(
+            selected=counts.get(True, 0),
+            excluded=counts.get(False, 0),
+            used=cited,
+            snapshot_ids=ids,
+        )
 
-    def audience(self, tenant: str, item_id: str, version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def audience(
+        self, tenant: str, item_id: str, version: str
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return who was shown an item version."""
         self.queue.settle()
         table = SNAPSHOT_ITEMS.c
-        shown = and_(table.tenant == tenant, table.item_id == item_id, table.version == version, table.selected)
+        shown = and_(
+            table.tenant == tenant,
+            table.item_id == item_id,
+            table.version == version,
+            table.selected,
+        )
         sequences = select(table.snapshot_sequence).where(shown)
         with self._database.read() as connection:
             as_json = type_coerce if connection.dialect.name == "sqlite" else sql_cast
             agent = as_json(SNAPSHOTS.c.snapshot_json, JSON)["agent_id"].as_string()
             rows = connection.execute(
-                select(SNAPSHOTS.c.principal, agent).where(SNAPSHOTS.c.sequence.in_(sequences)).distinct()
+                select(SNAPSHOTS.c.principal, agent)
+                .where(SNAPSHOTS.c.sequence.in_(sequences))
+                .distinct()
             ).all()
         agents = {str(row[1]) for row in rows if row[1] is not None}
         return tuple(sorted({str(row[0]) for row in rows})), tuple(sorted(agents))
@@ -184,7 +236,9 @@ class SnapshotStore:
         shown = func.sum(case((items.selected, 1), else_=0))
         cited = func.count(USED.c.item_id)
         same = and_(
-            USED.c.snapshot_sequence == items.snapshot_sequence, USED.c.item_id == items.item_id, items.selected
+            USED.c.snapshot_sequence == items.snapshot_sequence,
+            USED.c.item_id == items.item_id,
+            items.selected,
         )
         keys = (items.tenant, items.item_id, items.version)
         query = (
@@ -197,7 +251,8 @@ class SnapshotStore:
             query = query.where(items.snapshot_sequence.in_(_made(since, until)))
         with self._database.read() as connection:
             return tuple(
-                (row[0], row[1], row[2], int(row[3]), int(row[4]), int(row[5])) for row in connection.execute(query)
+                (row[0], row[1], row[2], int(row[3]), int(row[4]), int(row[5]))
+                for row in connection.execute(query)
             )
 
     def put_blobs(self, blobs: Mapping[str, str]) -> None:
@@ -225,8 +280,12 @@ def _built(entry: _Entry) -> bool:
             entry.record = entry.build()
         except CtxError as error:
             entry.error = error
-        except Exception as error:  # the caller's code runs here; whatever it raises must reach a caller
-            entry.error = InvalidRequest(f"a snapshot could not be serialised ({type(error).__name__})")
+        except (
+            Exception
+        ) as error:  # the caller's code runs here; whatever it raises must reach a caller
+            entry.error = InvalidRequest(
+                f"a snapshot could not be serialised ({type(error).__name__})"
+            )
             entry.error.__cause__ = error
         if entry.error is not None:
             entry.error.where = f"snapshot {entry.key!r}"
@@ -254,7 +313,11 @@ def _insert_fresh(connection: Connection, fresh: Sequence[_Prepared], first: int
             item["snapshot_sequence"] = number
     connection.execute(insert(SNAPSHOTS), [prepared.row for prepared in fresh])
     insert_rows(connection, SNAPSHOT_ITEMS, [item for prepared in fresh for item in prepared.items])
-    links = [{"snapshot_sequence": p.row["sequence"], "hash": key} for p in fresh for key in p.record.blobs]
+    links = [
+        {"snapshot_sequence": p.row["sequence"], "hash": key}
+        for p in fresh
+        for key in p.record.blobs
+    ]
     insert_rows(connection, SNAPSHOT_BLOBS, links)
 
 
@@ -263,7 +326,10 @@ def _not_stored(connection: Connection, batch: Sequence[_Prepared]) -> list[_Pre
     query = select(SNAPSHOTS.c.snapshot_id, SNAPSHOTS.c.hash)
     stored: dict[str, str] = {}
     for part in chunks(prepared.record.snapshot_id for prepared in batch):
-        stored.update((row[0], row[1]) for row in connection.execute(query.where(SNAPSHOTS.c.snapshot_id.in_(part))))
+        stored.update(
+            (row[0], row[1])
+            for row in connection.execute(query.where(SNAPSHOTS.c.snapshot_id.in_(part)))
+        )
     fresh: list[_Prepared] = []
     for prepared in batch:
         record = prepared.record
@@ -304,7 +370,9 @@ def _item_rows(record: SnapshotRecord) -> list[dict[str, Any]]:
 
 
 def _record(row: RowMapping) -> SnapshotRecord:
-    return SnapshotRecord(created_at=from_micros(row["created_at"]), **{name: row[name] for name in _PLAIN})
+    return SnapshotRecord(
+        created_at=from_micros(row["created_at"]), **{name: row[name] for name in _PLAIN}
+    )
 
 
 def _made(since: datetime | None, until: datetime | None) -> Select[int]:

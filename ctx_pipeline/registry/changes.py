@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ctx_pipeline.building.ingest import Changes
 from ctx_pipeline.contracts import ContextItem
 from ctx_pipeline.contracts.publish import DefinitionChange, DefinitionExposure
-from ctx_pipeline.ingest import Changes
 from ctx_pipeline.registry.fields import definition_fields
 from ctx_pipeline.registry.lint import newest_of
-from ctx_pipeline.registry.record import Key, Record, mentions
+from ctx_pipeline.registry.stored import Key, Record, mentions
 
 if TYPE_CHECKING:
     from ctx_pipeline.ledger import Ledger
@@ -20,12 +20,26 @@ if TYPE_CHECKING:
 SHOWN_SNAPSHOTS = 5
 CONTEXT_LINES = 1
 
-_FACTS = ("title", "subject", "synonyms", "depends_on", "scope", "sensitivity", "authority", "trust", "supersedes")
+_FACTS = (
+    "title",
+    "subject",
+    "synonyms",
+    "depends_on",
+    "scope",
+    "sensitivity",
+    "authority",
+    "trust",
+    "supersedes",
+)
 """Parts of an item beside its text that its readers meet."""
 
 
 def definition_changes(
-    items: Iterable[ContextItem], changes: Changes, record: Record, ledger: Ledger | None, now: datetime
+    items: Iterable[ContextItem],
+    changes: Changes,
+    record: Record,
+    ledger: Ledger | None,
+    now: datetime,
 ) -> tuple[DefinitionChange, ...]:
     """Return what becomes of every definition: added, changed and removed ones in full, by item id.
 
@@ -34,7 +48,14 @@ def definition_changes(
     newest = newest_of(items)
     new = {(item.scope.tenant or "", item.item_id) for item in changes.new}
     found = [*_present(newest, new, record, now), *_removed(newest, changes, record, now)]
-    found.sort(key=lambda change: (_ORDER[change.change], change.tenant, change.item_id, change.old_version or ""))
+    found.sort(
+        key=lambda change: (
+            _ORDER[change.change],
+            change.tenant,
+            change.item_id,
+            change.old_version or "",
+        )
+    )
     return tuple(_with_reach(found, record, ledger))
 
 
@@ -56,7 +77,11 @@ def _present(
 
 
 def _change(
-    change: str, item: ContextItem, old: ContextItem | None, now: datetime | None, fields: tuple[str, ...] = ()
+    change: str,
+    item: ContextItem,
+    old: ContextItem | None,
+    now: datetime | None,
+    fields: tuple[str, ...] = (),
 ) -> DefinitionChange:
     where = item.provenance.locator
     begin = None if now is None else max(now, item.valid_from or now)
@@ -97,7 +122,11 @@ def _removed(
 ) -> Iterator[DefinitionChange]:
     for tenant, item_id, version in changes.withdrawn:
         key = (tenant, item_id)
-        versions = [found.item for found in record.versions.get(key, ()) if version in (None, found.item.version)]
+        versions = [
+            found.item
+            for found in record.versions.get(key, ())
+            if version in (None, found.item.version)
+        ]
         if not versions:
             continue
         old, stays = versions[-1], newest.get(key)
@@ -131,7 +160,9 @@ def _with_reach(
         )
 
 
-def related_items(change: DefinitionChange, record: Record) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def related_items(
+    change: DefinitionChange, record: Record
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the live items of the same tenant that depend on a definition, and those about the same subject."""
     kind, _, rest = change.item_id.partition(":")
     name = rest.partition("/")[2]
@@ -153,5 +184,8 @@ def exposure_of(ledger: Ledger, tenant: str, item_id: str, version: str) -> Defi
     counted = ledger.exposure(tenant, item_id, version=version, limit=SHOWN_SNAPSHOTS)
     principals, agents = ledger.audience(tenant, item_id, version) if counted.selected else ((), ())
     return DefinitionExposure(
-        snapshots=counted.selected, latest=counted.snapshot_ids, principals=principals, agents=agents
+        snapshots=counted.selected,
+        latest=counted.snapshot_ids,
+        principals=principals,
+        agents=agents,
     )

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ctx_pipeline.config import SourceConfig
+from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.errors import ConfigError, InvalidRequest, Unavailable
 from ctx_pipeline.sources.files import FoundFile, HeldContent, locate, shown_path
-from ctx_pipeline.sources.semantic_registry import REGISTRY_SUFFIXES
+from ctx_pipeline.sources.semantic.semantic_registry import REGISTRY_SUFFIXES
 
 STAGED_SUFFIX = ".ctx-publish"
 """Of the hidden file that a published file is before it takes its place; what a killed process left is overwritten."""
@@ -62,7 +62,9 @@ class Target:
         )
 
 
-def find_targets(source: SourceConfig, home: Path, files: Sequence[Path | str | DefinitionFile]) -> tuple[Target, ...]:
+def find_targets(
+    source: SourceConfig, home: Path, files: Sequence[Path | str | DefinitionFile]
+) -> tuple[Target, ...]:
     """Return each file with its place in the registry.
 
     Raises:
@@ -84,12 +86,16 @@ def find_targets(source: SourceConfig, home: Path, files: Sequence[Path | str | 
         target = _target(file, source, home, places)
         if target.path in targets:
             message = "two of the files have the same place in the registry"
-            raise InvalidRequest(message, where=target.shown, fix="publish one of them", code="same_target")
+            raise InvalidRequest(
+                message, where=target.shown, fix="publish one of them", code="same_target"
+            )
         targets[target.path] = target
     return tuple(targets.values())
 
 
-def _target(file: DefinitionFile, source: SourceConfig, home: Path, places: dict[Path, FoundFile]) -> Target:
+def _target(
+    file: DefinitionFile, source: SourceConfig, home: Path, places: dict[Path, FoundFile]
+) -> Target:
     path, name = _place(file, source, home, places)
     content = file.content if file.content is not None else _read(file.path, source.max_file_bytes)
     before = _read(path, None) if path.exists() else None
@@ -112,11 +118,15 @@ def _read(path: Path | None, limit_bytes: int | None) -> bytes:
         ) from None
 
 
-def _place(file: DefinitionFile, source: SourceConfig, home: Path, places: dict[Path, FoundFile]) -> tuple[Path, str]:
+def _place(
+    file: DefinitionFile, source: SourceConfig, home: Path, places: dict[Path, FoundFile]
+) -> tuple[Path, str]:
     """Return where a file belongs, and its name there."""
     assert source.path is not None
     whole = Path(os.path.normpath(home / source.path))
-    if whole.is_file() or (not whole.exists() and whole.suffix.lower() in REGISTRY_SUFFIXES and not _is_glob(whole)):
+    if whole.is_file() or (
+        not whole.exists() and whole.suffix.lower() in REGISTRY_SUFFIXES and not _is_glob(whole)
+    ):
         return whole, whole.name
     base = _fixed_part(whole)
     name = file.name
@@ -153,7 +163,10 @@ def _name_in(path: Path | None, base: Path, names: set[str]) -> str:
     """Return a file's name in the registry: where it lies there, else the longest end of its path that is known."""
     if path is None:
         raise InvalidRequest(
-            "what comes from standard input has no name", where="-", fix="give one with --as", code="unnamed_file"
+            "what comes from standard input has no name",
+            where="-",
+            fix="give one with --as",
+            code="unnamed_file",
         )
     absolute = Path(os.path.normpath(Path.cwd() / path))
     for folder in (base, base.resolve()):
@@ -167,7 +180,11 @@ def _name_in(path: Path | None, base: Path, names: set[str]) -> str:
 def _may_be_new(name: str, path: Path, base: Path, whole: Path) -> bool:
     """Say whether the registry would read a new file of this name."""
     pure = PurePosixPath(name)
-    plain = not pure.is_absolute() and "\0" not in name and not any(part.startswith(".") for part in pure.parts)
+    plain = (
+        not pure.is_absolute()
+        and "\0" not in name
+        and not any(part.startswith(".") for part in pure.parts)
+    )
     # What a link means is read under its own name as well: that is the file to publish.
     if not plain or path.is_symlink() or path.suffix.lower() not in REGISTRY_SUFFIXES:
         return False
@@ -182,7 +199,9 @@ def _matches(name: str, pattern: str) -> bool:
         file = Path(folder) / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-        return name in {Path(found).as_posix() for found in glob.glob(pattern, root_dir=folder, recursive=True)}
+        return name in {
+            Path(found).as_posix() for found in glob.glob(pattern, root_dir=folder, recursive=True)
+        }
 
 
 def write_targets(targets: Sequence[Target]) -> None:

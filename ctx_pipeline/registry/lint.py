@@ -8,14 +8,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from ctx_pipeline.contracts import ContextItem, FileCode, FileError, FileStatus, ItemKind, SourceFile
+from ctx_pipeline.config.layers import nearest
+from ctx_pipeline.contracts import (
+    ContextItem,
+    FileCode,
+    FileError,
+    FileStatus,
+    ItemKind,
+    SourceFile,
+)
 from ctx_pipeline.contracts.publish import DefinitionCode, DefinitionFinding
-from ctx_pipeline.index.catalogue import chain_order, declared_version
 from ctx_pipeline.index.facts import start_of
+from ctx_pipeline.index.rows import chain_order, declared_version
 from ctx_pipeline.registry.fields import same_name
-from ctx_pipeline.registry.record import Key, Record
 from ctx_pipeline.registry.sql import Problem, Surroundings, check_sql, metric_names
-from ctx_pipeline.settings_layers import nearest
+from ctx_pipeline.registry.stored import Key, Record
 
 _NAME = re.compile(r"\w[\w.\-]*")
 
@@ -63,7 +70,11 @@ def lint(proposal: Proposal) -> tuple[DefinitionFinding, ...]:
         *_tenant_findings(proposal, own),
     ]
     distinct = dict.fromkeys(found)
-    return tuple(sorted(distinct, key=lambda one: (one.path, one.line or 0, one.severity, one.code, one.message)))
+    return tuple(
+        sorted(
+            distinct, key=lambda one: (one.path, one.line or 0, one.severity, one.code, one.message)
+        )
+    )
 
 
 def newest_of(items: Iterable[ContextItem]) -> dict[Key, ContextItem]:
@@ -72,7 +83,9 @@ def newest_of(items: Iterable[ContextItem]) -> dict[Key, ContextItem]:
     for item in items:
         groups.setdefault((item.scope.tenant or "", item.item_id), []).append(item)
     return {
-        key: group[chain_order([(item.version, start_of(item), at) for at, item in enumerate(group)])[-1]]
+        key: group[
+            chain_order([(item.version, start_of(item), at) for at, item in enumerate(group)])[-1]
+        ]
         for key, group in groups.items()
     }
 
@@ -110,7 +123,11 @@ def _file_findings(proposal: Proposal) -> Iterator[DefinitionFinding]:
         )
     failed = {error.path for error in proposal.errors}
     for file in proposal.files:
-        if file.path in proposal.published and file.path not in failed and file.status is not FileStatus.LOADED:
+        if (
+            file.path in proposal.published
+            and file.path not in failed
+            and file.status is not FileStatus.LOADED
+        ):
             repeated = file.status is FileStatus.SKIPPED and "elsewhere" in (file.reason or "")
             if not repeated:
                 yield DefinitionFinding(
@@ -130,10 +147,14 @@ def _name_of(item: ContextItem) -> str:
     return item.item_id.partition("/")[2]
 
 
-def _name_findings(proposal: Proposal, newest: Sequence[ContextItem]) -> Iterator[DefinitionFinding]:
+def _name_findings(
+    proposal: Proposal, newest: Sequence[ContextItem]
+) -> Iterator[DefinitionFinding]:
     metrics = [item for item in newest if item.kind is ItemKind.METRIC]
     for item in metrics:
-        if item.provenance.locator.path in proposal.published and not _NAME.fullmatch(_name_of(item)):
+        if item.provenance.locator.path in proposal.published and not _NAME.fullmatch(
+            _name_of(item)
+        ):
             message = "the name has blanks or signs: expressions, questions and ids could not name the metric"
             fix = "use letters of any script, digits, _ . and -, and put the spelling people use into synonyms"
             yield _finding(proposal, item, DefinitionCode.BAD_NAME, message, fix)
@@ -169,7 +190,9 @@ def _synonyms(proposal: Proposal, metrics: Sequence[ContextItem]) -> Iterator[De
             other = named.get((item.scope.tenant, same_name(synonym)))
             if other is not None and other is not item:
                 told = item if item.provenance.locator.path in proposal.published else other
-                message = f"a synonym of {item.item_id} is the name of {other.item_id} ({_place(other)})"
+                message = (
+                    f"a synonym of {item.item_id} is the name of {other.item_id} ({_place(other)})"
+                )
                 fix = "remove the synonym, or rename one of the two"
                 yield _finding(proposal, told, DefinitionCode.SYNONYM_TAKEN, message, fix)
 
@@ -232,14 +255,24 @@ def _version_findings(proposal: Proposal, item: ContextItem) -> Iterator[Definit
 
 
 def _starts_before(item: ContextItem, live: ContextItem) -> bool:
-    return item.valid_from is not None and live.valid_from is not None and item.valid_from < live.valid_from
+    return (
+        item.valid_from is not None
+        and live.valid_from is not None
+        and item.valid_from < live.valid_from
+    )
 
 
-def _tenant_findings(proposal: Proposal, newest: Sequence[ContextItem]) -> Iterator[DefinitionFinding]:
+def _tenant_findings(
+    proposal: Proposal, newest: Sequence[ContextItem]
+) -> Iterator[DefinitionFinding]:
     for item in newest:
         tenant = item.scope.tenant
         if tenant and tenant not in proposal.tenants:
             near = nearest(tenant, list(proposal.tenants))
-            fix = f"did you mean {near!r}?" if near else "name a tenant of ctx.toml, or add a source of that tenant"
+            fix = (
+                f"did you mean {near!r}?"
+                if near
+                else "name a tenant of ctx.toml, or add a source of that tenant"
+            )
             message = f"{item.item_id} is for a tenant that no source and no setting of this project names"
             yield _finding(proposal, item, DefinitionCode.UNKNOWN_TENANT, message, fix)

@@ -8,17 +8,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.config import ProjectConfig, SourceConfig
+from ctx_pipeline.building.ingest import plan_refresh
+from ctx_pipeline.building.ingest import read_record as read_source_record
+from ctx_pipeline.config.settings import ProjectConfig, SourceConfig
 from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.contracts.publish import DefinitionChange, DefinitionFinding
 from ctx_pipeline.errors import ConfigError, NotFound
 from ctx_pipeline.index.overlay import ItemKey, Patch, fold
-from ctx_pipeline.ingest import plan_refresh
-from ctx_pipeline.ingest import read_record as read_source_record
 from ctx_pipeline.registry.changes import definition_changes
 from ctx_pipeline.registry.lint import Proposal, lint
-from ctx_pipeline.registry.record import SCHEMA_KINDS, Record, read_tables, read_versions
-from ctx_pipeline.sources import SourceBatch, read_source
+from ctx_pipeline.registry.stored import SCHEMA_KINDS, Record, read_tables, read_versions
+from ctx_pipeline.sources import SourceReading, read_source
 
 if TYPE_CHECKING:
     from ctx_pipeline.index.store import Store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Review:
     """What publishing would do."""
 
-    batch: SourceBatch
+    batch: SourceReading
     """The whole registry, as it would be."""
     findings: tuple[DefinitionFinding, ...]
     changes: tuple[DefinitionChange, ...]
@@ -54,7 +54,9 @@ def choose_registry(config: ProjectConfig, name: str | None) -> SourceConfig:
         ConfigError: there is no registry (`no_registry`), there are several (`several_registries`), or the source that
             is named is none (`not_a_registry`).
     """
-    registries = [source for source in config.sources if source.kind is SourceKind.SEMANTIC_REGISTRY]
+    registries = [
+        source for source in config.sources if source.kind is SourceKind.SEMANTIC_REGISTRY
+    ]
     names = ", ".join(source.name for source in registries)
     if name is None:
         if len(registries) == 1:
@@ -62,22 +64,35 @@ def choose_registry(config: ProjectConfig, name: str | None) -> SourceConfig:
         if registries:
             message = "there is more than one semantic registry"
             raise ConfigError(
-                message, where="ctx.toml", fix=f"name one with --source: {names}", code="several_registries"
+                message,
+                where="ctx.toml",
+                fix=f"name one with --source: {names}",
+                code="several_registries",
             )
         message = "no source is a semantic registry"
         raise ConfigError(
-            message, where="ctx.toml", fix='add a source of kind = "semantic_registry"', code="no_registry"
+            message,
+            where="ctx.toml",
+            fix='add a source of kind = "semantic_registry"',
+            code="no_registry",
         )
     source = next((source for source in config.sources if source.name == name), None)
     if source is None:
         raise NotFound(f"no source {name!r}", where="ctx.toml", fix=f"name one of: {names}")
     if source.kind is not SourceKind.SEMANTIC_REGISTRY:
         message = f"source {name!r} is of kind {source.kind.value}"
-        raise ConfigError(message, where="ctx.toml", fix=f"name a semantic registry: {names}", code="not_a_registry")
+        raise ConfigError(
+            message,
+            where="ctx.toml",
+            fix=f"name a semantic registry: {names}",
+            code="not_a_registry",
+        )
     return source
 
 
-def read_record(config: ProjectConfig, source: SourceConfig, store: Store, ledger: Ledger | None) -> Record:
+def read_record(
+    config: ProjectConfig, source: SourceConfig, store: Store, ledger: Ledger | None
+) -> Record:
     """Return what the store holds of a registry, of the tables around it, and of everything else."""
     patches = _patches(ledger)
     stored = store.scan()
@@ -113,8 +128,14 @@ def review(
     batch = read_source(source, home, tenant=config.project.tenant, replaced=replaced)
     record = read_record(config, source, store, ledger)
     # Who publishes is shown what would be removed and asked about it.
-    changes = plan_refresh(source, batch, read_source_record(source.name, store, ledger), store, now, confirmed=True)
-    paths = {target.shown for target in targets} if targets is not None else {file.path for file in batch.files}
+    changes = plan_refresh(
+        source, batch, read_source_record(source.name, store, ledger), store, now, confirmed=True
+    )
+    paths = (
+        {target.shown for target in targets}
+        if targets is not None
+        else {file.path for file in batch.files}
+    )
     proposal = Proposal(
         items=batch.items,
         errors=(*batch.errors, *changes.errors),
@@ -125,7 +146,9 @@ def review(
         tenants=_tenants(config, record),
         now=now,
     )
-    return Review(batch, lint(proposal), definition_changes(batch.items, changes, record, ledger, now))
+    return Review(
+        batch, lint(proposal), definition_changes(batch.items, changes, record, ledger, now)
+    )
 
 
 def _tenants(config: ProjectConfig, record: Record) -> frozenset[str]:
@@ -133,4 +156,6 @@ def _tenants(config: ProjectConfig, record: Record) -> frozenset[str]:
     named = [config.project.tenant, *(source.tenant for source in config.sources)]
     if config.identity is not None:
         named.append(config.identity.tenant)
-    return frozenset({tenant for tenant in named if tenant} | {tenant for tenant, _ in record.versions if tenant})
+    return frozenset(
+        {tenant for tenant in named if tenant} | {tenant for tenant, _ in record.versions if tenant}
+    )

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ctx_pipeline.config.layers import nearest
 from ctx_pipeline.contracts import ContextItem
 from ctx_pipeline.contracts.publish import DefinitionCode
 from ctx_pipeline.registry.fields import definition_fields, listed_names, same_name, split_list
-from ctx_pipeline.settings_layers import nearest
-from ctx_pipeline.sources.dbt_manifest import METRIC_TYPES
+from ctx_pipeline.sources.semantic.dbt_manifest import METRIC_TYPES
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -76,7 +76,13 @@ def check_sql(item: ContextItem, around: Surroundings) -> Iterator[Problem]:
     for key, text in _expressions(fields):
         tree = parse_expression(text)
         if isinstance(tree, str):
-            yield Problem("error", DefinitionCode.BAD_EXPRESSION, key, f"{key} is no SQL expression: {tree}", _FIX_SQL)
+            yield Problem(
+                "error",
+                DefinitionCode.BAD_EXPRESSION,
+                key,
+                f"{key} is no SQL expression: {tree}",
+                _FIX_SQL,
+            )
         else:
             parsed.append((key, tree))
     if not around.tables or missing:
@@ -108,7 +114,9 @@ def _relation(reference: str, around: Surroundings) -> Relation | Problem | None
         DefinitionCode.UNKNOWN_TABLE,
         "table",
         f"no schema source has a table {name!r}",
-        f"did you mean {near!r}?" if near else "name a table of a schema source, or build that source first",
+        f"did you mean {near!r}?"
+        if near
+        else "name a table of a schema source, or build that source first",
     )
 
 
@@ -118,7 +126,11 @@ def find_table(name: str, tables: Mapping[str, object]) -> str | None:
     if lowered in tables:
         return lowered
     last = lowered.rpartition(".")[2]
-    same = [table for table in tables if table.rpartition(".")[2] == last and ("." not in lowered or "." not in table)]
+    same = [
+        table
+        for table in tables
+        if table.rpartition(".")[2] == last and ("." not in lowered or "." not in table)
+    ]
     return same[0] if len(same) == 1 else None
 
 
@@ -216,10 +228,16 @@ def _columns(
         tree = parse_expression(name)
         if isinstance(tree, exp.Column):
             used.append(("dimensions", tree))
-    used = [(key, column) for key, column in used if column.name.lower() not in (*around.metrics, "ctx_template")]
+    used = [
+        (key, column)
+        for key, column in used
+        if column.name.lower() not in (*around.metrics, "ctx_template")
+    ]
     if used and not relations:
         message = "the definition names no table that is known, so its columns are not checked"
-        yield Problem("warning", DefinitionCode.NOT_CHECKED, "expression", message, "name its table")
+        yield Problem(
+            "warning", DefinitionCode.NOT_CHECKED, "expression", message, "name its table"
+        )
         return
     if any(not relation.columns for relation in relations):
         return
@@ -236,10 +254,16 @@ def _own_columns(tree: exp.Expr) -> Iterator[exp.Column]:
     """Yield the columns an expression takes from its own tables: none of its subqueries and lambdas."""
     from sqlglot import exp
 
-    local = {str(name.name).lower() for each in tree.find_all(exp.Lambda) for name in each.expressions}
+    local = {
+        str(name.name).lower() for each in tree.find_all(exp.Lambda) for name in each.expressions
+    }
     for column in tree.find_all(exp.Column):
         inside = column.find_ancestor(exp.Query) is not None
-        if not inside and column.name.lower() not in local and not isinstance(column.this, exp.Star):
+        if (
+            not inside
+            and column.name.lower() not in local
+            and not isinstance(column.this, exp.Star)
+        ):
             yield column
 
 
@@ -255,7 +279,9 @@ def _missing(key: str, column: exp.Column, relations: list[Relation]) -> Problem
         found: dict[str, str] = {}
         for relation in named:
             found.update(relation.columns)
-        return None if name in found else _unknown_column(key, f"{column.table}.{column.name}", found)
+        return (
+            None if name in found else _unknown_column(key, f"{column.table}.{column.name}", found)
+        )
     if table in every or column.args.get("db") is not None:
         # `event.category` is a field of the column `event`; longer paths lead into a structure as well.
         return None
@@ -271,8 +297,18 @@ def _missing(key: str, column: exp.Column, relations: list[Relation]) -> Problem
 
 def _unknown_column(key: str, shown: str, known: Mapping[str, str]) -> Problem:
     near = nearest(shown.rpartition(".")[2], list(known.values()))
-    fix = f"did you mean {near!r}?" if near else "name a column of its tables, or join the table that has it"
-    return Problem("error", DefinitionCode.UNKNOWN_COLUMN, key, f"{key} names {shown!r}, which no table of it has", fix)
+    fix = (
+        f"did you mean {near!r}?"
+        if near
+        else "name a column of its tables, or join the table that has it"
+    )
+    return Problem(
+        "error",
+        DefinitionCode.UNKNOWN_COLUMN,
+        key,
+        f"{key} names {shown!r}, which no table of it has",
+        fix,
+    )
 
 
 def metric_names(items: Iterable[ContextItem]) -> frozenset[str]:

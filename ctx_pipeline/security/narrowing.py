@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Scope, Sensitivity, Trust
+from ctx_pipeline.contracts import (
+    SENSITIVITY_RANK,
+    TRUST_RANK,
+    ContextItem,
+    Scope,
+    Sensitivity,
+    Trust,
+)
 from ctx_pipeline.security.visibility import EVERYONE
 
 
-def narrowed(item: ContextItem, scope: Scope, sensitivity: Sensitivity | None, trust: Trust) -> ContextItem:
+def narrowed(
+    item: ContextItem, scope: Scope, sensitivity: Sensitivity | None, trust: Trust
+) -> ContextItem:
     """Return the item for those alone who may see it by its own scope and by `scope`, as far as that can be said.
 
     Whoever is named by one side and belongs to a group of the other is not known here, and is left out. Where both
@@ -17,7 +26,9 @@ def narrowed(item: ContextItem, scope: Scope, sensitivity: Sensitivity | None, t
     environment = own.environment or scope.environment
     task_types = _restricted(own.task_types, scope.task_types)
     agent_visibility = _restricted(own.agent_visibility, scope.agent_visibility)
-    apart = own.tenant != scope.tenant or (own.environment or environment) != (scope.environment or environment)
+    apart = own.tenant != scope.tenant or (own.environment or environment) != (
+        scope.environment or environment
+    )
     if apart or task_types is None or agent_visibility is None:
         principals, groups = (), ()
     update = {

@@ -79,7 +79,9 @@ class CedarService:
             import cedarpy as library
         except ImportError as missing:
             raise Unavailable(
-                "the Cedar engine is not installed", where="[policy_service]", fix="pip install 'ctx-pipeline[cedar]'"
+                "the Cedar engine is not installed",
+                where="[policy_service]",
+                fix="pip install 'ctx-pipeline[cedar]'",
             ) from missing
         # Its own types are partly unknown.
         self._cedar: Any = library
@@ -95,16 +97,26 @@ class CedarService:
         """Evaluate every label. Only `Allow` without any error counts, and only for entities that are known."""
         parsed = self._current()
         entities = _entities(batch, parsed.entities)
-        action, user = {"type": "Action", "id": "read"}, {"type": "User", "id": batch.viewer.principal}
+        action, user = (
+            {"type": "Action", "id": "read"},
+            {"type": "User", "id": batch.viewer.principal},
+        )
         given = {"task_type": batch.viewer.task_type, "agent_role": batch.viewer.agent_role}
         context = {key: value for key, value in given.items() if value is not None}
         requests = [
-            {"principal": user, "action": action, "resource": _label_uid(number), "context": context}
+            {
+                "principal": user,
+                "action": action,
+                "resource": _label_uid(number),
+                "context": context,
+            }
             for number in range(len(batch.labels))
         ]
         try:
             held = self._cedar.Entities.from_json_str(json.dumps(entities), parsed.schema)
-            results = self._cedar.is_authorized_batch(requests, parsed.policies, held, parsed.schema)
+            results = self._cedar.is_authorized_batch(
+                requests, parsed.policies, held, parsed.schema
+            )
         except ValueError:
             raise PolicyServiceError("invalid_entities") from None
         allowed = tuple(result.allowed and not result.diagnostics.errors for result in results)
@@ -143,7 +155,9 @@ def _read(path: Path) -> _Files:
         raise PolicyServiceError("unreadable_policy") from None
     if not policies.strip():
         raise PolicyServiceError("no_policy")
-    return _Files(short_hash(json.dumps([policies, schema, entities]), 16), policies, schema, entities)
+    return _Files(
+        short_hash(json.dumps([policies, schema, entities]), 16), policies, schema, entities
+    )
 
 
 def _text(path: Path) -> str:
@@ -180,7 +194,9 @@ def _entities(batch: DecisionBatch, own: Mapping[str, Entity] | None) -> Sequenc
     """
     groups = sorted(batch.viewer.groups)
     user: Entity = _user(batch.viewer, groups)
-    found: dict[str, Entity] = {_key(uid): {"uid": uid, "attrs": {}, "parents": []} for uid in map(_group_uid, groups)}
+    found: dict[str, Entity] = {
+        _key(uid): {"uid": uid, "attrs": {}, "parents": []} for uid in map(_group_uid, groups)
+    }
     key = _key(user["uid"])
     if own is not None:
         if key not in own:
@@ -219,7 +235,9 @@ def _label_uid(number: int) -> dict[str, str]:
 
 
 def _label(number: int, label: ScopeLabel) -> Entity:
-    attributes: Entity = {name: value for name, value in label_facts(label).items() if value is not None}
+    attributes: Entity = {
+        name: value for name, value in label_facts(label).items() if value is not None
+    }
     if label.sensitivity is not None:
         attributes["sensitivity_level"] = SENSITIVITY_RANK[Sensitivity(label.sensitivity)]
     attributes["trust_level"] = TRUST_RANK[Trust(label.trust)]

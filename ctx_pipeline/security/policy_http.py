@@ -87,7 +87,9 @@ class HttpService:
         client = self._opened()
         outcome: list[bytes | PolicyServiceError] = []
         thread = threading.Thread(
-            target=lambda: outcome.append(self._exchange(client, body)), name="ctx-policy", daemon=True
+            target=lambda: outcome.append(self._exchange(client, body)),
+            name="ctx-policy",
+            daemon=True,
         )
         thread.start()
         thread.join(self._timeout_seconds)
@@ -117,7 +119,11 @@ class HttpService:
         return bytes(content)
 
     def _headers(self) -> dict[str, str]:
-        headers = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json",
+            "accept-encoding": "identity",
+        }
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token.get_secret_value()}"
         return headers
@@ -127,7 +133,9 @@ class HttpService:
 
         with self._lock:
             if self._client is None:
-                self._client = httpx2.Client(timeout=self._timeout_seconds, follow_redirects=False, trust_env=False)
+                self._client = httpx2.Client(
+                    timeout=self._timeout_seconds, follow_redirects=False, trust_env=False
+                )
             return self._client
 
     def close(self) -> None:
@@ -139,8 +147,14 @@ class HttpService:
 
 
 def _question(batch: DecisionBatch) -> dict[str, Any]:
-    labels = [{"id": f"label-{number}", **label_facts(label)} for number, label in enumerate(batch.labels)]
-    question: dict[str, Any] = {"protocol": PROTOCOL, "viewer": viewer_facts(batch.viewer), "labels": labels}
+    labels = [
+        {"id": f"label-{number}", **label_facts(label)} for number, label in enumerate(batch.labels)
+    ]
+    question: dict[str, Any] = {
+        "protocol": PROTOCOL,
+        "viewer": viewer_facts(batch.viewer),
+        "labels": labels,
+    }
     return {**question, "batch_id": short_hash(canonical_json(question), 32)}
 
 

@@ -21,7 +21,7 @@ from ctx_pipeline.security.visibility import CODES, VISIBLE, Codes, ScopeLabel, 
 from ctx_pipeline.text import canonical_json, short_hash
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import PolicyServiceSection
+    from ctx_pipeline.config.settings import PolicyServiceSection
 
 MAX_KNOWN = 65_536
 """Answers kept in `cached` mode; a label takes about half a kilobyte."""
@@ -90,7 +90,11 @@ class PolicyGuard:
     """Asks a service, remembers for as long as it may, and denies where there is no answer. Safe between threads."""
 
     def __init__(
-        self, service: PolicyService, *, cache_seconds: float = 0.0, monotonic: Callable[[], float] = time.monotonic
+        self,
+        service: PolicyService,
+        *,
+        cache_seconds: float = 0.0,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._service = service
         self._cache_seconds = cache_seconds
@@ -112,7 +116,9 @@ class PolicyGuard:
             answer = self._answer(viewer, asked)
         except PolicyServiceError as error:
             failure = error.code
-        except Exception:  # an adapter that breaks, whatever breaks in it, must not let anything pass
+        except (
+            Exception
+        ):  # an adapter that breaks, whatever breaks in it, must not let anything pass
             failure = "service_error"
         allowed = {label for label, passed in zip(asked, answer.allowed, strict=True) if passed}
         narrowed = codes.copy()
@@ -124,11 +130,17 @@ class PolicyGuard:
     def _record(
         self, viewer: Viewer, asked: tuple[ScopeLabel, ...], answer: Decisions, failure: str | None
     ) -> PolicyDecision:
-        facts = [self._service.name, answer.policy_version, viewer_facts(viewer), [asdict(label) for label in asked]]
+        facts = [
+            self._service.name,
+            answer.policy_version,
+            viewer_facts(viewer),
+            [asdict(label) for label in asked],
+        ]
         return PolicyDecision(
             service=self._service.name,
             policy_version=answer.policy_version,
-            decision_id=answer.decision_id or short_hash(canonical_json([*facts, list(answer.allowed)]), 16),
+            decision_id=answer.decision_id
+            or short_hash(canonical_json([*facts, list(answer.allowed)]), 16),
             asked=len(asked),
             denied=sum(not passed for passed in answer.allowed),
             failure=failure,
@@ -156,15 +168,23 @@ class PolicyGuard:
 
     def _ask(self, viewer: Viewer, labels: tuple[ScopeLabel, ...]) -> Decisions:
         answer = self._service.decide(DecisionBatch(viewer, labels))
-        if len(answer.allowed) != len(labels) or any(passed not in (True, False) for passed in answer.allowed):
+        if len(answer.allowed) != len(labels) or any(
+            passed not in (True, False) for passed in answer.allowed
+        ):
             raise PolicyServiceError("invalid_answer")
         return answer
 
-    def _remembered(self, viewer: Viewer, labels: tuple[ScopeLabel, ...], version: str) -> dict[ScopeLabel, bool]:
+    def _remembered(
+        self, viewer: Viewer, labels: tuple[ScopeLabel, ...], version: str
+    ) -> dict[ScopeLabel, bool]:
         now = self._monotonic()
         with self._lock:
             found = {label: self._known.get((viewer, label, version)) for label in labels}
-        return {label: entry[0] for label, entry in found.items() if entry is not None and now < entry[1]}
+        return {
+            label: entry[0]
+            for label, entry in found.items()
+            if entry is not None and now < entry[1]
+        }
 
     def _remember(self, viewer: Viewer, labels: tuple[ScopeLabel, ...], answer: Decisions) -> None:
         until = self._monotonic() + self._cache_seconds
@@ -230,5 +250,7 @@ def policy_guard(section: PolicyServiceSection, home: Path) -> PolicyGuard | Non
         return PolicyGuard(CedarService(home / (section.path or "")), cache_seconds=seconds)
     from ctx_pipeline.security.policy_http import HttpService
 
-    service = HttpService(section.url or "", token=section.token, timeout_seconds=section.timeout_ms / 1_000)
+    service = HttpService(
+        section.url or "", token=section.token, timeout_seconds=section.timeout_ms / 1_000
+    )
     return PolicyGuard(service, cache_seconds=seconds)

@@ -14,7 +14,14 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from ctx_pipeline.contracts.codes import PERMISSION_CODES, SENSITIVITY_RANK, TRUST_RANK, Exclusion, Sensitivity, Trust
+from ctx_pipeline.contracts.codes import (
+    PERMISSION_CODES,
+    SENSITIVITY_RANK,
+    TRUST_RANK,
+    Exclusion,
+    Sensitivity,
+    Trust,
+)
 from ctx_pipeline.contracts.request import Identity
 
 NEVER = 2**62
@@ -183,7 +190,9 @@ def _is_named(label: ScopeLabel, viewer: Viewer) -> bool:
 
 
 def _in_scope(task_types: tuple[str, ...], viewer: Viewer) -> bool:
-    return viewer.task_type in task_types or (viewer.purpose is not None and viewer.purpose in task_types)
+    return viewer.task_type in task_types or (
+        viewer.purpose is not None and viewer.purpose in task_types
+    )
 
 
 def is_within(narrow: ScopeLabel, wide: ScopeLabel) -> bool:
@@ -220,7 +229,10 @@ def _as_close(narrow: ScopeLabel, wide: ScopeLabel) -> bool:
     """Whether sensitivity and trust ask no less."""
     if wide.sensitivity is None or narrow.sensitivity is None:
         return False
-    if SENSITIVITY_RANK[Sensitivity(narrow.sensitivity)] < SENSITIVITY_RANK[Sensitivity(wide.sensitivity)]:
+    if (
+        SENSITIVITY_RANK[Sensitivity(narrow.sensitivity)]
+        < SENSITIVITY_RANK[Sensitivity(wide.sensitivity)]
+    ):
         return False
     return TRUST_RANK[Trust(narrow.trust)] <= TRUST_RANK[Trust(wide.trust)]
 
@@ -260,7 +272,9 @@ def joined_codes(permitted: Codes, timed: Codes) -> Codes:
     return np.where(permitted == VISIBLE, timed, permitted)
 
 
-def _time_rules(columns: StateColumns, clock: Clock) -> tuple[tuple[Exclusion, NDArray[np.bool_]], ...]:
+def _time_rules(
+    columns: StateColumns, clock: Clock
+) -> tuple[tuple[Exclusion, NDArray[np.bool_]], ...]:
     quarantined = columns.state == STATE_QUARANTINED
     forgotten = columns.state == STATE_FORGOTTEN
     if clock.as_of is None:
@@ -269,7 +283,9 @@ def _time_rules(columns: StateColumns, clock: Clock) -> tuple[tuple[Exclusion, N
         retired = (columns.state == STATE_RETIRED) | (columns.retired_at < NEVER)
     else:
         moment, start = clock.as_of, columns.known_from
-        withdrawn = (columns.known_withdrawn_from <= moment) & (moment < columns.known_withdrawn_until)
+        withdrawn = (columns.known_withdrawn_from <= moment) & (
+            moment < columns.known_withdrawn_until
+        )
         superseded = (columns.known_superseded_at <= moment) | withdrawn
         retired = columns.retired_at <= moment
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from ctx_pipeline.sources.base import SourceBatch, read_source
+from ctx_pipeline.sources.read import read_source
+from ctx_pipeline.sources.reading import SourceReading
 
-__all__ = ["SourceBatch", "read_source"]
+__all__ = ["SourceReading", "read_source"]

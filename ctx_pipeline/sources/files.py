@@ -1,4 +1,6 @@
-"""Finding and reading the files of a source: sorted, contained in their folder, bounded, decoded as UTF-8."""
+"""Finding and reading the files of a source: sorted, contained in their folder, bounded, decoded as
+UTF-8.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile
 from ctx_pipeline.text import repair
 
 MAX_NUL_SHARE = 0.1
-"""Above this share of NUL bytes a file is binary, or UTF-16 without a mark, even where it decodes as UTF-8."""
+"""Above this share of NUL bytes a file is binary, or UTF-16 without a mark, even where it decodes
+as UTF-8."""
 
 
 class Content(Protocol):
@@ -66,7 +69,9 @@ class Located:
 
 @dataclass(slots=True)
 class _Finder:
-    """Collects while a folder is walked; `root` is what no file may leave through a symbolic link."""
+    """Collects while a folder is walked; `root` is what no file may leave through a symbolic
+    link.
+    """
 
     home: Path
     base: Path
@@ -83,11 +88,15 @@ class _Finder:
             linked = self.through_links or path.is_symlink()
             if linked and not path.resolve(strict=True).is_relative_to(self.root):
                 return self.fail(
-                    shown, FileCode.OUTSIDE_ROOT, "symbolic link leaves the source's folder: copy the file"
+                    shown,
+                    FileCode.OUTSIDE_ROOT,
+                    "symbolic link leaves the source's folder: copy the file",
                 )
             status = path.stat()
         except (OSError, RuntimeError, ValueError):
-            return self.fail(shown, FileCode.UNREADABLE, "cannot be opened: check the link and the permissions")
+            return self.fail(
+                shown, FileCode.UNREADABLE, "cannot be opened: check the link and the permissions"
+            )
         if stat.S_ISDIR(status.st_mode):
             return self.skip(shown, "symbolic link to a folder that is read where it is")
         if not stat.S_ISREG(status.st_mode):
@@ -107,10 +116,11 @@ class _Finder:
 
 
 def locate(path: str, home: Path) -> Located:
-    """Find the files that `path` (a file, a folder or a glob, relative to `home`) names, in sorted order.
+    """Find the files that `path` (a file, a folder or a glob, relative to `home`) names, in sorted
+    order.
 
-    Hidden files and folders are not looked at. Links inside a folder are followed only to files of that folder;
-    the configured path itself may lie anywhere, because the operator wrote it.
+    Hidden files and folders are not looked at. Links inside a folder are followed only to files of
+    that folder; the configured path itself may lie anywhere, because the operator wrote it.
     """
     absolute = Path(os.path.normpath(home / repair(path)))
     if absolute.is_dir():
@@ -126,7 +136,9 @@ def locate(path: str, home: Path) -> Located:
         located = _locate_glob(absolute, home)
         if located.files or located.skipped:
             return located
-    error = FileError(path=repair(path), code=FileCode.MISSING, message="no such file: check the source's path")
+    error = FileError(
+        path=repair(path), code=FileCode.MISSING, message="no such file: check the source's path"
+    )
     return Located(errors=(error,))
 
 
@@ -151,7 +163,11 @@ def _walk(folder: Path, finder: _Finder) -> Iterator[Path]:
         with os.scandir(folder) as scan:
             entries = sorted(scan, key=lambda entry: entry.name)
     except OSError:
-        finder.fail(shown_path(folder, finder.home), FileCode.UNREADABLE, "folder cannot be listed: check permissions")
+        finder.fail(
+            shown_path(folder, finder.home),
+            FileCode.UNREADABLE,
+            "folder cannot be listed: check permissions",
+        )
         return
     visible = [entry for entry in entries if not entry.name.startswith(".")]
     for entry in visible:
@@ -163,7 +179,9 @@ def _walk(folder: Path, finder: _Finder) -> Iterator[Path]:
 
 
 def shown_path(path: Path, home: Path) -> str:
-    """Return `path` relative to `home` with forward slashes, `..` included where it lies outside."""
+    """Return `path` relative to `home` with forward slashes, `..` included where it lies
+    outside.
+    """
     try:
         return repair(Path(os.path.relpath(path, home)).as_posix())
     except ValueError:  # another drive
@@ -179,11 +197,14 @@ def read_bytes(found: FoundFile, limit_bytes: int) -> bytes | FileError:
             with found.path.open("rb") as stream:
                 content = stream.read(limit_bytes + 1)
     except OSError:
-        return FileError(path=found.shown, code=FileCode.UNREADABLE, message="cannot be read: check permissions")
+        return FileError(
+            path=found.shown, code=FileCode.UNREADABLE, message="cannot be read: check permissions"
+        )
     if len(content) > limit_bytes:
         size = max(found.size_bytes, len(content))
         message = (
-            f"has {size:,} bytes, the limit is {limit_bytes:,}: raise the source's max_file_bytes or split the file"
+            f"has {size:,} bytes, the limit is {limit_bytes:,}: raise the source's "
+            "max_file_bytes or split the file"
         )
         return FileError(path=found.shown, code=FileCode.TOO_LARGE, message=message)
     return content
@@ -192,12 +213,21 @@ def read_bytes(found: FoundFile, limit_bytes: int) -> bytes | FileError:
 def decode(found: FoundFile, content: bytes) -> str | FileError:
     """Decode UTF-8, with or without a byte order mark."""
     if content.count(0) > len(content) * MAX_NUL_SHARE:
-        return FileError(path=found.shown, code=FileCode.NOT_UTF8, message="is binary or UTF-16: save it as UTF-8")
+        return FileError(
+            path=found.shown,
+            code=FileCode.NOT_UTF8,
+            message="is binary or UTF-16: save it as UTF-8",
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        return FileError(path=found.shown, line=line, code=FileCode.NOT_UTF8, message="not UTF-8: save it as UTF-8")
+        return FileError(
+            path=found.shown,
+            line=line,
+            code=FileCode.NOT_UTF8,
+            message="not UTF-8: save it as UTF-8",
+        )
 
 
 def read_text(found: FoundFile, limit_bytes: int) -> str | FileError:

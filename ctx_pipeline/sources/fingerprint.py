@@ -12,7 +12,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctx_pipeline.config import SourceConfig
+from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.sources.files import locate, shown_path
@@ -67,7 +67,9 @@ def _look(source: SourceConfig, home: Path) -> _Look | None:
     if "://" in source.path:
         return _remote(source, home)
     located = locate(source.path, home)
-    return _stats((file.path for file in located.files), home), _newest(file.path for file in located.files)
+    return _stats((file.path for file in located.files), home), _newest(
+        file.path for file in located.files
+    )
 
 
 def _stats(paths: Iterable[Path], home: Path) -> list[str]:
@@ -94,7 +96,7 @@ def _newest(paths: Iterable[Path]) -> int | None:
 
 def _git(path: str, home: Path) -> _Look | None:
     """Files of a repository are read as HEAD has them, so HEAD is all there is to look at."""
-    from ctx_pipeline.sources.git_objects import GitProblem, Repository
+    from ctx_pipeline.sources.code.git_objects import GitProblem, Repository
 
     try:
         with Repository(Path(normpath(home / repair(path)))) as repository:
@@ -113,7 +115,8 @@ def _remote(source: SourceConfig, home: Path) -> _Look | None:
         return None
     if isinstance(listed, dict):
         lines = [
-            "\t".join([name, *(str(info.get(fact)) for fact in _REMOTE_FACTS)]) for name, info in sorted(listed.items())
+            "\t".join([name, *(str(info.get(fact)) for fact in _REMOTE_FACTS)])
+            for name, info in sorted(listed.items())
         ]
         # An object of a store appears whole.
         return lines, None
@@ -122,7 +125,7 @@ def _remote(source: SourceConfig, home: Path) -> _Look | None:
 
 def _sql(source: SourceConfig, home: Path) -> _Look | None:
     from ctx_pipeline.source_rules import DUCKDB, POSTGRES
-    from ctx_pipeline.sources.sql_connect import Unreachable, parse_url
+    from ctx_pipeline.sources.database.sql_connect import Unreachable, parse_url
 
     kind, url = parse_url(source.url, source.name)
     if kind == POSTGRES:
@@ -154,11 +157,13 @@ def _postgres(url: URL) -> list[str]:
     from sqlalchemy import text
     from sqlalchemy.exc import SQLAlchemyError
 
-    from ctx_pipeline.sources.sql_connect import Unreachable, connect_postgres
+    from ctx_pipeline.sources.database.sql_connect import Unreachable, connect_postgres
 
     try:
         with connect_postgres(url) as connection:
-            rows: list[Sequence[Any]] = [row for sql in _POSTGRES_SQL for row in connection.execute(text(sql)).all()]
+            rows: list[Sequence[Any]] = [
+                row for sql in _POSTGRES_SQL for row in connection.execute(text(sql)).all()
+            ]
     except SQLAlchemyError as refused:
         raise Unreachable("the database does not say what it holds") from refused
     return ["\t".join(str(value) for value in row) for row in rows]

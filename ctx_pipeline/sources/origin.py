@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ctx_pipeline.config import DEFAULT_AUTHORITY, SourceConfig
+from ctx_pipeline.config.settings import DEFAULT_AUTHORITY, SourceConfig
 from ctx_pipeline.contracts import TRUST_RANK, Scope, SourceKind, Trust
 from ctx_pipeline.sources.units import Units
 
@@ -33,7 +33,9 @@ class Origin:
     scope: Scope
     """Default; tenant and the project's tenant resolved."""
     scopes: dict[tuple[str | None, tuple[str, ...], tuple[str, ...]], Scope] = field(
-        default_factory=dict[tuple[str | None, tuple[str, ...], tuple[str, ...]], Scope], compare=False, repr=False
+        default_factory=dict[tuple[str | None, tuple[str, ...], tuple[str, ...]], Scope],
+        compare=False,
+        repr=False,
     )
     """Scopes that records have asked for, each built once."""
     units: Units = field(default_factory=Units, compare=False, repr=False)
@@ -45,7 +47,9 @@ class Origin:
         return cls(
             units=units or Units(),
             source=source,
-            authority=DEFAULT_AUTHORITY[source.kind] if source.authority is None else source.authority,
+            authority=DEFAULT_AUTHORITY[source.kind]
+            if source.authority is None
+            else source.authority,
             trust=source.trust or DEFAULT_TRUST.get(source.kind, Trust.RETRIEVED_INTERNAL),
             scope=Scope(
                 tenant=source.tenant or tenant,

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote
 
-from ctx_pipeline.config import SourceConfig
+from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.source_rules import ON_DISK, REMOTE_EXTRAS, path_fault, protocol_of
@@ -54,7 +54,9 @@ class _RemoteContent:
         try:
             with self.system.open(self.path, "rb") as stream:
                 return stream.read(limit_bytes)
-        except Exception as error:  # each store has errors of its own; none of their texts may be shown
+        except (
+            Exception
+        ) as error:  # each store has errors of its own; none of their texts may be shown
             raise OSError(f"cannot be read ({type(error).__name__})") from None
 
 
@@ -76,7 +78,9 @@ def locate_remote(source: SourceConfig, home: Path) -> Located:
         system, root = _open(address, home, links)
         return _Listing(system, address, root).located()
     except _Unreachable as problem:
-        return Located(errors=(FileError(path=address, code=FileCode.UNREADABLE, message=problem.args[0]),))
+        return Located(
+            errors=(FileError(path=address, code=FileCode.UNREADABLE, message=problem.args[0]),)
+        )
 
 
 def list_remote(source: SourceConfig, home: Path) -> dict[str, dict[str, Any]] | list[Path] | None:
@@ -180,7 +184,9 @@ class _Listing:
             return what(*arguments, **options)
         except FileNotFoundError:
             return None
-        except Exception as error:  # each store has errors of its own; none of their texts may be shown
+        except (
+            Exception
+        ) as error:  # each store has errors of its own; none of their texts may be shown
             raise _Unreachable(f"cannot be listed ({type(error).__name__}): {_ADVICE}") from None
 
     def _kind(self, path: str) -> str | None:
@@ -190,7 +196,9 @@ class _Listing:
         return None if info is None else str(info.get("type"))
 
     def _matches(self, pattern: str, fixed: str) -> None:
-        found: dict[str, dict[str, Any]] = self._ask(self.system.glob, pattern, maxdepth=MAX_DEPTH, detail=True) or {}
+        found: dict[str, dict[str, Any]] = (
+            self._ask(self.system.glob, pattern, maxdepth=MAX_DEPTH, detail=True) or {}
+        )
         for path, info in sorted(found.items()):
             if info.get("type") == "file" and not self._take(path, fixed, info):
                 return
@@ -215,7 +223,11 @@ class _Listing:
         listed = cast("list[dict[str, Any]]", self._ask(self.system.ls, folder, detail=True) or [])
         pairs = [(str(info["name"]).rstrip("/"), info) for info in listed]
         # Some stores list a folder as an entry of itself.
-        return iter(sorted((pair for pair in pairs if pair[0] != folder.rstrip("/")), key=lambda pair: pair[0]))
+        return iter(
+            sorted(
+                (pair for pair in pairs if pair[0] != folder.rstrip("/")), key=lambda pair: pair[0]
+            )
+        )
 
     def _take(self, path: str, base: str, info: dict[str, Any]) -> bool:
         """Keep a file; say whether there is room for another."""
@@ -234,7 +246,9 @@ class _Listing:
         if ".." in PurePosixPath(name).parts or name.startswith("/") or not name:
             message = "its name leads out of the folder: rename it"
             self.errors.append(FileError(path=shown, code=FileCode.OUTSIDE_ROOT, message=message))
-            failed = SourceFile(path=shown, status=FileStatus.FAILED, reason=FileCode.OUTSIDE_ROOT.value)
+            failed = SourceFile(
+                path=shown, status=FileStatus.FAILED, reason=FileCode.OUTSIDE_ROOT.value
+            )
             self.skipped.append(failed)
             return
         self.facts[name] = info or {}

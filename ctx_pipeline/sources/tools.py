@@ -9,12 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from ctx_pipeline.contracts import ContextItem, FileCode, FileError, ItemKind
-from ctx_pipeline.sources.base import SourceBatch
-from ctx_pipeline.sources.batch import BatchBuilder
 from ctx_pipeline.sources.files import FoundFile, read_text, suffix_of
-from ctx_pipeline.sources.json_lines import JsonProblem, load_json
+from ctx_pipeline.sources.formats.json_lines import JsonProblem, load_json
 from ctx_pipeline.sources.origin import Origin
-from ctx_pipeline.sources.records import Draft, make_item, record_error
+from ctx_pipeline.sources.reading import ReadingBuilder, SourceReading
+from ctx_pipeline.sources.record_item import Draft, make_item, record_error
 from ctx_pipeline.text import short_hash
 from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
 
@@ -29,7 +28,7 @@ class ToolRecord:
     line: int | None
 
 
-def read_tools(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
+def read_tools(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
     """Turn each tool into an item `tool:<source>/<name>` whose content is its canonical JSON.
 
     Where a catalogue names its server, the item is `tool:<source>/<server>/<name>`.
@@ -37,7 +36,7 @@ def read_tools(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
     The content is that of `tool_content`. A name that comes again with another definition is reported and the first
     is kept.
     """
-    batch = BatchBuilder()
+    batch = ReadingBuilder()
     kept: dict[str, ContextItem] = {}
     for found in files:
         if suffix_of(found) not in TOOL_SUFFIXES:
@@ -60,7 +59,9 @@ def read_tools(files: tuple[FoundFile, ...], origin: Origin) -> SourceBatch:
             else:
                 message = f"the tool is defined otherwise in {kept[item.item_id].provenance.locator.path}: rename one"
                 code = FileCode.DUPLICATE_ID
-                batch.fail(found, FileError(path=found.shown, line=record.line, code=code, message=message))
+                batch.fail(
+                    found, FileError(path=found.shown, line=record.line, code=code, message=message)
+                )
     return batch.build()
 
 
@@ -79,8 +80,14 @@ def tool_records(found: FoundFile, limit_bytes: int) -> tuple[ToolRecord, ...] |
         return tuple(_json_lines(text))
     except JsonProblem as lines:
         # A file whose first line is JSON by itself was meant as lines; otherwise the error of the whole says more.
-        error = lines if lines.line and lines.line > 1 and not text.lstrip().startswith(("{\n", "[\n")) else problem
-        return FileError(path=found.shown, line=error.line, code=FileCode.BAD_JSON, message=error.message)
+        error = (
+            lines
+            if lines.line and lines.line > 1 and not text.lstrip().startswith(("{\n", "[\n"))
+            else problem
+        )
+        return FileError(
+            path=found.shown, line=error.line, code=FileCode.BAD_JSON, message=error.message
+        )
 
 
 def _json_lines(text: str) -> Iterator[ToolRecord]:

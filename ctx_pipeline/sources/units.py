@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config import SourceConfig
+    from ctx_pipeline.config.settings import SourceConfig
 
 
 class KnownItem(NamedTuple):
@@ -84,7 +84,9 @@ class UnitFile:
             units: dict[bytes, tuple[KnownItem, ...]] = {}
             for unit, *values in zip(*columns.values(), strict=True):
                 units[unit] = (*units.get(unit, ()), KnownItem(*values))
-            return Units({unit: known for unit, known in units.items() if all(map(is_stored, known))})
+            return Units(
+                {unit: known for unit, known in units.items() if all(map(is_stored, known))}
+            )
         return Units()
 
     def save(self, units: Mapping[bytes, tuple[KnownItem, ...]]) -> None:
@@ -96,11 +98,21 @@ class UnitFile:
         rows = [(unit, *known) for unit, items in units.items() for known in items]
         if not rows:
             return
-        kinds = (pa.binary(16), pa.string(), pa.string(), pa.string(), pa.int64(), pa.string(), pa.int64())
+        kinds = (
+            pa.binary(16),
+            pa.string(),
+            pa.string(),
+            pa.string(),
+            pa.int64(),
+            pa.string(),
+            pa.int64(),
+        )
         schema = pa.schema(list(zip(("unit", *KnownItem._fields), kinds, strict=True)))
         self._folder.mkdir(parents=True, exist_ok=True)
         partial = self._folder / f"{uuid.uuid4().hex}.part"
-        digest = write_table(partial, pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema))
+        digest = write_table(
+            partial, pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema)
+        )
         target = self._folder / f"{self._prefix}-{digest}.arrow"
         os.replace(partial, target)
         for file in self._folder.iterdir():
@@ -112,7 +124,11 @@ class UnitFile:
 def _code_digest() -> str:
     """Return a hash of what turns files into items: a release that reads a file otherwise reads every file again."""
     package = Path(__file__).parent.parent
-    files = [*sorted((package / "sources").glob("*.py")), package / "text.py", package / "contracts" / "item.py"]
+    files = [
+        *sorted((package / "sources").rglob("*.py")),
+        package / "text.py",
+        package / "contracts" / "item.py",
+    ]
     digest = hashlib.sha256(" ".join(version(name) for name in PARSERS).encode())
     for file in files:
         digest.update(file.read_bytes())

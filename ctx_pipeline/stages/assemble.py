@@ -52,7 +52,9 @@ def serve(
             zone=section.zone,
             heading=heading_of(section),
             heading_tokens=heading_tokens[section.name],
-            items=tuple(_pack_item(candidate, text_of(candidate)) for candidate in _ordered(section, items)),
+            items=tuple(
+                _pack_item(candidate, text_of(candidate)) for candidate in _ordered(section, items)
+            ),
         )
         for section in in_order(order)
         if (items := chosen[section.name])
@@ -80,10 +82,15 @@ def _pack_item(candidate: Candidate, text: str) -> PackItem:
 
 
 def capabilities(
-    candidates: Sequence[Candidate], text_of: Callable[[Candidate], str], known: Mapping[int, ToolRow]
+    candidates: Sequence[Candidate],
+    text_of: Callable[[Candidate], str],
+    known: Mapping[int, ToolRow],
 ) -> tuple[Capability, ...]:
     """Return the selected tools in a stable order, so that they do not break a provider's cache."""
-    tools = sorted((c for c in candidates if c.selected and c.section == TOOLS), key=lambda c: (c.item_id, c.version))
+    tools = sorted(
+        (c for c in candidates if c.selected and c.section == TOOLS),
+        key=lambda c: (c.item_id, c.version),
+    )
     return tuple(_capability(tool, text_of(tool), known.get(tool.row)) for tool in tools)
 
 
@@ -97,7 +104,9 @@ def _capability(tool: Candidate, text: str, known: ToolRow | None) -> Capability
         description=description,
         input_schema=schema.get("input_schema") or {},
         tokens=tool.cost,
-        risk_level=RISKS[known.risk] if known else risk_of(name, description, schema.get("annotations") or {}),
+        risk_level=RISKS[known.risk]
+        if known
+        else risk_of(name, description, schema.get("annotations") or {}),
         schema_hash=short_hash(text, 16),
         rendition=tool.rendition or Rendition.FULL,
         server=None if known is None else known.server,
@@ -122,7 +131,9 @@ def prefix_of(sections: Sequence[PackSection]) -> PrefixInfo:
 
 
 def _tokens(sections: Sequence[PackSection]) -> int:
-    return sum(section.heading_tokens + sum(item.tokens for item in section.items) for section in sections)
+    return sum(
+        section.heading_tokens + sum(item.tokens for item in section.items) for section in sections
+    )
 
 
 def total_tokens(sections: Sequence[PackSection], tools: Sequence[Capability]) -> int:
@@ -130,11 +141,15 @@ def total_tokens(sections: Sequence[PackSection], tools: Sequence[Capability]) -
     return _tokens(sections) + sum(tool.tokens for tool in tools)
 
 
-def pack_hash(sections: Sequence[PackSection], tools: Sequence[Capability], policy_version: str) -> str:
+def pack_hash(
+    sections: Sequence[PackSection], tools: Sequence[Capability], policy_version: str
+) -> str:
     """Hash what the model sees: text, item versions and renditions, tool schemas, policy version; nothing else."""
     content = {
         "text": sha256_hex(sections_text(sections)),
-        "items": [f"{item.item_id}@{item.version}+{item.rendition}" for s in sections for item in s.items],
+        "items": [
+            f"{item.item_id}@{item.version}+{item.rendition}" for s in sections for item in s.items
+        ],
         "tools": [tool.schema_hash for tool in tools],
         "policy": policy_version,
     }

@@ -1,7 +1,7 @@
 """The text of a block: one item as a model sees it, between delimiters that its own text cannot close or imitate.
 
 A block starts with `<` and ends with `>` and a newline, so no token of any supported vocabulary crosses a block
-boundary: the count of a text is the sum of the counts of its blocks (checked in tests/test_tokens.py).
+boundary: the count of a text is the sum of the counts of its blocks (checked in tests/language/test_tokens.py).
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def _attributes(labels: BlockLabels, rendition: Rendition) -> str:
 def attribute(value: str, limit: int = 160) -> str:
     """Return a value that is safe inside double quotes on one line, at most `limit` characters."""
     flat = " ".join(normalise(value).split())
-    flat = flat.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+    flat = (
+        flat.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+    )
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 

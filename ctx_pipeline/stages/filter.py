@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.labels import is_current, label_table, labels_of
 from ctx_pipeline.index.lexical import LexicalRow, build_lexical
 from ctx_pipeline.index.overlay import ItemKey, Patch
-from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, ScopeLabel, StateColumns, Viewer, code_of
+from ctx_pipeline.index.rows import Row
+from ctx_pipeline.security.visibility import (
+    UNNAMED_CODES,
+    Clock,
+    ScopeLabel,
+    StateColumns,
+    Viewer,
+    code_of,
+)
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 
 if TYPE_CHECKING:
@@ -59,7 +66,9 @@ def batch(
     return table
 
 
-def _by_label(terms: pa.Table, tenants: NDArray[np.int64], columns: StateColumns) -> Iterator[tuple[int, str, str]]:
+def _by_label(
+    terms: pa.Table, tenants: NDArray[np.int64], columns: StateColumns
+) -> Iterator[tuple[int, str, str]]:
     """Yield row, title and body by tenant and label: a search then reads few stretches of each word's list.
 
     They are read a part at a time: as Python texts, all of them would take twice the room.
@@ -68,10 +77,17 @@ def _by_label(terms: pa.Table, tenants: NDArray[np.int64], columns: StateColumns
     for first in range(0, len(order), READ_ROWS):
         rows = order[first : first + READ_ROWS]
         part = terms.take(rows)
-        yield from zip(rows.tolist(), part.column("title").to_pylist(), part.column("body").to_pylist(), strict=True)
+        yield from zip(
+            rows.tolist(),
+            part.column("title").to_pylist(),
+            part.column("body").to_pylist(),
+            strict=True,
+        )
 
 
-def serve(candidates: Sequence[Candidate], view: ServingView, viewer: Viewer, clock: Clock) -> list[Candidate]:
+def serve(
+    candidates: Sequence[Candidate], view: ServingView, viewer: Viewer, clock: Clock
+) -> list[Candidate]:
     """Judge every indexed candidate again, whatever found it.
 
     A candidate that a permission rule denies, or that was forgotten, is dropped without a trace of its name. One that

@@ -45,7 +45,9 @@ def check(
     selected = [candidate for candidate in candidates if candidate.selected]
     kinds = {candidate.kind for candidate in selected}
     findings = [
-        GateFinding(GateCheck.REQUIRED_CONTEXT_PRESENT, f"no item of required type {kind!r} could be shown")
+        GateFinding(
+            GateCheck.REQUIRED_CONTEXT_PRESENT, f"no item of required type {kind!r} could be shown"
+        )
         for kind in request.required_types
         if kind not in kinds
     ]
@@ -55,17 +57,24 @@ def check(
         first = next(candidate.item_id for candidate in stale if candidate.source == source)
         findings.append(GateFinding(GateCheck.STALE_ITEMS, message, first))
     findings.extend(
-        GateFinding(GateCheck.CONFLICTING_SOURCES, conflict.question or conflict.reason, _side(conflict))
+        GateFinding(
+            GateCheck.CONFLICTING_SOURCES, conflict.question or conflict.reason, _side(conflict)
+        )
         for conflict in conflicts
         if conflict.needs_confirmation
     )
     if not all(visible):
         findings.append(
-            GateFinding(GateCheck.SENSITIVE_SCOPE_OK, "an item lost its visibility while the pack was made")
+            GateFinding(
+                GateCheck.SENSITIVE_SCOPE_OK, "an item lost its visibility while the pack was made"
+            )
         )
     if total_tokens > usable:
         findings.append(
-            GateFinding(GateCheck.TOKEN_BUDGET_OK, f"the pack has {total_tokens} tokens, usable are {usable}")
+            GateFinding(
+                GateCheck.TOKEN_BUDGET_OK,
+                f"the pack has {total_tokens} tokens, usable are {usable}",
+            )
         )
     findings.extend(_oversize_results(selected, policy))
     findings.extend(_misplaced_authority(selected))
@@ -106,4 +115,6 @@ def _misplaced_authority(selected: Sequence[Candidate]) -> list[GateFinding]:
 
 def warnings_of(findings: Sequence[GateFinding]) -> tuple[PackWarning, ...]:
     """Return findings as warnings of the pack."""
-    return tuple(PackWarning(code=f.check.value, message=f.message, item_id=f.item_id) for f in findings)
+    return tuple(
+        PackWarning(code=f.check.value, message=f.message, item_id=f.item_id) for f in findings
+    )

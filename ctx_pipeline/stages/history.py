@@ -15,8 +15,15 @@ def leave_out_unpaired(candidates: Sequence[Candidate], request: ContextRequest)
     """Exclude the messages that no model accepts in a conversation, each with what it lacks."""
     unpaired = unpaired_messages(request)
     for candidate in candidates:
-        if candidate.section == HISTORY and candidate.row == REQUEST_ROW and candidate.order in unpaired:
-            candidate.excluded, candidate.counterfactual = Exclusion.GATE_REMOVED, unpaired[candidate.order]
+        if (
+            candidate.section == HISTORY
+            and candidate.row == REQUEST_ROW
+            and candidate.order in unpaired
+        ):
+            candidate.excluded, candidate.counterfactual = (
+                Exclusion.GATE_REMOVED,
+                unpaired[candidate.order],
+            )
 
 
 def message_groups(request: ContextRequest) -> list[list[int]]:
@@ -39,7 +46,9 @@ def unpaired_messages(request: ContextRequest) -> dict[int, str]:
         if group.open_calls:
             call, *results = group.numbers
             lacking[call] = "its results are not all in the request"
-            lacking.update(dict.fromkeys(results, "other results of its call are not in the request"))
+            lacking.update(
+                dict.fromkeys(results, "other results of its call are not in the request")
+            )
     return lacking
 
 

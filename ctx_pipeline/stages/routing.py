@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, ToolRules
-from ctx_pipeline.index.catalogue import Row
+from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import NEVER, STATE_LIVE, ScopeLabel
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.sections import TOOLS
@@ -75,7 +75,8 @@ def tool_places(rows: Sequence[Row]) -> list[int]:
 def is_withdrawn(row: Row, patches: Mapping[ItemKey, Patch]) -> bool:
     """Return whether a row has been retired or set aside."""
     return any(
-        patch.state not in (None, STATE_LIVE) or patch.retired_at not in (None, NEVER) for patch in _of(row, patches)
+        patch.state not in (None, STATE_LIVE) or patch.retired_at not in (None, NEVER)
+        for patch in _of(row, patches)
     )
 
 
@@ -89,7 +90,9 @@ def _label(row: Row, patches: Mapping[ItemKey, Patch]) -> ScopeLabel:
     found = _of(row, patches)
     return replace(
         row.label,
-        revoked_principals=tuple(sorted({name for patch in found for name in patch.revoked_principals})),
+        revoked_principals=tuple(
+            sorted({name for patch in found for name in patch.revoked_principals})
+        ),
         revoked_groups=tuple(sorted({name for patch in found for name in patch.revoked_groups})),
     )
 
@@ -102,7 +105,9 @@ def with_shown_names(blocks: pa.Table, tools: pa.Table) -> pa.Table:
     full: list[str] = []
     compact: list[str | None] = []
     pointer: list[str] = []
-    for row, name, own in zip(*(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True):
+    for row, name, own in zip(
+        *(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True
+    ):
         if name != own:
             content = renamed(blocks.column("full")[row].as_py().rstrip("\n"), name)
             places.append(row)
@@ -110,13 +115,17 @@ def with_shown_names(blocks: pa.Table, tools: pa.Table) -> pa.Table:
             compact.append(_line(compact_tool(content)))
             pointer.append(blocks.column("pointer")[row].as_py())
     patch = {"full": full, "compact": compact, "pointer": pointer}
-    columns = {name: pa.array(values, blocks.schema.field(name).type) for name, values in patch.items()}
+    columns = {
+        name: pa.array(values, blocks.schema.field(name).type) for name, values in patch.items()
+    }
     return replaced_rows(blocks, places, pa.table(columns))
 
 
 def renamed_rows(tools: pa.Table) -> list[int]:
     """Return the rows whose renditions do not follow from their items alone, because their tools are renamed."""
-    names = zip(*(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True)
+    names = zip(
+        *(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True
+    )
     return [row for row, name, own in names if name != own]
 
 
@@ -147,7 +156,9 @@ def called_rows(
     for message in request.messages:
         for call in message.tool_calls:
             inner: Any = call.get("function", call)
-            name: Any = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
+            name: Any = (
+                cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
+            )
             if isinstance(name, str):
                 names[name] = None
     named = [reader.tool_rows_by_name[name] for name in names if name in reader.tool_rows_by_name]
@@ -183,11 +194,16 @@ def serve(
     if policy.tools.candidates is not None:
         for candidate in [c for c in free if c.excluded is None][policy.tools.candidates :]:
             candidate.excluded = Exclusion.LOW_RANK
-            candidate.counterfactual = f"not among the best {policy.tools.candidates} tools (tools.candidates)"
+            candidate.counterfactual = (
+                f"not among the best {policy.tools.candidates} tools (tools.candidates)"
+            )
 
 
 def _by_phase_and_risk(
-    candidates: Sequence[Candidate], tools: Mapping[int, ToolRow], policy: EffectivePolicy, request: ContextRequest
+    candidates: Sequence[Candidate],
+    tools: Mapping[int, ToolRow],
+    policy: EffectivePolicy,
+    request: ContextRequest,
 ) -> None:
     most, share = _limits(policy.tools, request)
     strong = share * max((candidate.features["relevance"] for candidate in candidates), default=0.0)
@@ -229,7 +245,9 @@ def _one_of_each_name(candidates: Sequence[Candidate], tools: Mapping[int, ToolR
         by_name[candidate.title if tool is None else tool.name].append(candidate)
     for group in by_name.values():
         if len(group) > 1:
-            kept, *losers = sorted(group, key=lambda c: (-c.authority, -c.score, c.item_id, c.version))
+            kept, *losers = sorted(
+                group, key=lambda c: (-c.authority, -c.score, c.item_id, c.version)
+            )
             for loser in losers:
                 loser.excluded = Exclusion.DUPLICATE
                 loser.counterfactual = f"same tool name as {kept.item_id}"

@@ -71,7 +71,9 @@ def in_order(order: Sequence[str]) -> tuple[SectionSpec, ...]:
         return SECTIONS
     by_name = {section.name: section for section in SECTIONS}
     data = iter([*order, *(name for name in MOVABLE if name not in order)])
-    return tuple(by_name[next(data)] if section.name in MOVABLE else section for section in SECTIONS)
+    return tuple(
+        by_name[next(data)] if section.name in MOVABLE else section for section in SECTIONS
+    )
 
 
 def section_of(kind: ItemKind, trust: str) -> str:

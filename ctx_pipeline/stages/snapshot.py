@@ -46,7 +46,9 @@ def stored_request(request: ContextRequest) -> str:
     return canonical_json(request.model_dump(mode="json", exclude=_UNSTORED))
 
 
-def snapshot_id(identity: Identity, clock: datetime, request: str, pack: str, index: str, overlay: int) -> str:
+def snapshot_id(
+    identity: Identity, clock: datetime, request: str, pack: str, index: str, overlay: int
+) -> str:
     """Name a call by what it was: the same call at the same clock is the same snapshot."""
     facts = [identity.tenant, identity.principal, clock.isoformat(), request, pack, index, overlay]
     return "snap_" + sha256_hex(canonical_json(facts))[:32]
@@ -74,7 +76,10 @@ def serve(
         principal=identity.principal,
         items=tuple(
             SnapshotItem(
-                item_id=item.item_id, version=item.version, rendition=item.rendition, block_hash=sha256_hex(item.text)
+                item_id=item.item_id,
+                version=item.version,
+                rendition=item.rendition,
+                block_hash=sha256_hex(item.text),
             )
             for item in pack.items
         ),
@@ -113,7 +118,11 @@ def fold_pack(pack: ContextPack) -> tuple[str, dict[str, str]]:
 def blob_hashes(folded: str) -> tuple[str, ...]:
     """Return the hashes of the texts that a folded pack needs."""
     parts: dict[str, Any] = json.loads(folded)
-    return tuple(item["text"].removeprefix(BLOB) for section in parts["sections"] for item in section["items"])
+    return tuple(
+        item["text"].removeprefix(BLOB)
+        for section in parts["sections"]
+        for item in section["items"]
+    )
 
 
 def unfold_pack(folded: str, blobs: Mapping[str, str]) -> ContextPack:
@@ -225,5 +234,8 @@ def batch(rows: Iterable[ExposureRow]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(ExposureRow._fields)
     types = (pa.large_string(),) * 3 + (pa.int64(),) * 3
     return pa.table(
-        {name: pa.array(values, kind) for name, values, kind in zip(ExposureRow._fields, columns, types, strict=True)}
+        {
+            name: pa.array(values, kind)
+            for name, values, kind in zip(ExposureRow._fields, columns, types, strict=True)
+        }
     )

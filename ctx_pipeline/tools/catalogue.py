@@ -59,7 +59,9 @@ class ToolRow(NamedTuple):
     """Where it is offered; empty: everywhere."""
 
 
-def catalogue_table(tools: Sequence[CatalogueTool], encoding: str, count_many: CountMany) -> pa.Table:
+def catalogue_table(
+    tools: Sequence[CatalogueTool], encoding: str, count_many: CountMany
+) -> pa.Table:
     """Return what is known of each tool beside its text, in the order given; tokens are of `encoding`.
 
     Columns: row, item_id, name, tool_name, server, risk (place in `RISKS`), phases, description_tokens,
@@ -94,7 +96,10 @@ def tool_rows(table: pa.Table) -> dict[int, ToolRow]:
     """Return what serving reads of a `catalogue_table`, by row."""
     names = ("row", "name", "tool_name", "server", "risk", "phases")
     values = zip(*(table.column(name).to_pylist() for name in names), strict=True)
-    return {row: ToolRow(name, own, server, risk, tuple(phases)) for row, name, own, server, risk, phases in values}
+    return {
+        row: ToolRow(name, own, server, risk, tuple(phases))
+        for row, name, own, server, risk, phases in values
+    }
 
 
 class NamedRows(NamedTuple):
@@ -165,7 +170,10 @@ class _Parsed:
             cast("dict[str, Any]", value) if isinstance(value := content.get(key), dict) else {}
             for key in ("annotations", "_meta", "input_schema", "output_schema")
         )
-        name, description = str(content.get("name") or tool.title), str(content.get("description") or "")
+        name, description = (
+            str(content.get("name") or tool.title),
+            str(content.get("description") or ""),
+        )
         return cls(
             key=tool.item_id,
             tenant=tool.tenant,
@@ -198,7 +206,9 @@ def shown_names(tools: Sequence[_Parsed]) -> list[str]:
     for tool in tools:
         taken[tool.tenant, tool.name][tool.label].add(tool.key)
         if tool.live:
-            rivals[tool.tenant, tool.name][tool.label].add(canonical_json([tool.description, tool.schema]))
+            rivals[tool.tenant, tool.name][tool.label].add(
+                canonical_json([tool.description, tool.schema])
+            )
     differing = [len(_seen_with(tool.label, rivals[tool.tenant, tool.name])) > 1 for tool in tools]
     wanted: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
     for tool, differs in zip(tools, differing, strict=True):
@@ -208,7 +218,9 @@ def shown_names(tools: Sequence[_Parsed]) -> list[str]:
     for tool, differs in zip(tools, differing, strict=True):
         name = _qualified(tool) if differs else tool.name
         at = (tool.tenant, name)
-        if differs and (len(_seen_with(tool.label, wanted[at])) > 1 or _seen_with(tool.label, taken.get(at, {}))):
+        if differs and (
+            len(_seen_with(tool.label, wanted[at])) > 1 or _seen_with(tool.label, taken.get(at, {}))
+        ):
             name = _shortened(name, tool.key)
         names.append(name)
     return names
@@ -238,7 +250,10 @@ def _groups(tools: Sequence[_Parsed]) -> list[str | None]:
         if tool.live:
             by_tenant[tool.tenant].append(at)
     for places in by_tenant.values():
-        texts = [OverlapText(tools[at].name, tools[at].description, tools[at].parameters) for at in places]
+        texts = [
+            OverlapText(tools[at].name, tools[at].description, tools[at].parameters)
+            for at in places
+        ]
         for group in overlap_groups(texts):
             label = min(tools[places[member]].key for member in group)
             for member in group:

@@ -10,7 +10,16 @@ from typing import Any, cast
 
 from ctx_pipeline.text import canonical_json, normalise
 from ctx_pipeline.tools.definition import read_content
-from ctx_pipeline.tools.schema_walk import BY_NAME, DEFS, LISTS, MAX_DEPTH, SINGLE, Schema, resolve, schemas
+from ctx_pipeline.tools.schema_walk import (
+    BY_NAME,
+    DEFS,
+    LISTS,
+    MAX_DEPTH,
+    SINGLE,
+    Schema,
+    resolve,
+    schemas,
+)
 
 DESCRIPTION_CHARS = 240
 """Most characters of a compact tool's description; of text that is mostly Chinese, a third."""
@@ -19,7 +28,9 @@ PARAMETER_CHARS = 80
 MIN_SAVING = 0.1
 """A compact form that saves less than this share of the characters is not offered."""
 
-NOTES = frozenset({"title", "description", "examples", "example", "$comment", "markdownDescription", "deprecated"})
+NOTES = frozenset(
+    {"title", "description", "examples", "example", "$comment", "markdownDescription", "deprecated"}
+)
 """Keywords that no validator looks at."""
 _OWN_ADDRESSES = frozenset(
     {"$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor"}
@@ -73,10 +84,14 @@ def shorten(text: str, limit: int) -> str:
         limit //= 3
     if len(flat) <= limit:
         return flat
-    sentences = [end.end() for end in _SENTENCE_END.finditer(flat, 0, limit) if end.end() >= limit // 4]
+    sentences = [
+        end.end() for end in _SENTENCE_END.finditer(flat, 0, limit) if end.end() >= limit // 4
+    ]
     if sentences:
         return flat[: sentences[-1]].rstrip("; ")
-    clauses = [end.start() for end in _CLAUSE_END.finditer(flat, 0, limit) if end.start() >= limit // 4]
+    clauses = [
+        end.start() for end in _CLAUSE_END.finditer(flat, 0, limit) if end.start() >= limit // 4
+    ]
     cut = clauses[-1] if clauses else flat.rfind(" ", limit // 2, limit)
     return flat[: cut if cut > 0 else limit].rstrip() + "…"
 
@@ -99,7 +114,10 @@ def _inner(keyword: str, value: Any, change: Callable[[Schema], Schema]) -> Any:
     """Return the value of a keyword with every schema in it changed."""
     if keyword in BY_NAME and isinstance(value, dict):
         named = cast("dict[str, Any]", value)
-        return {name: change(cast("Schema", part)) if isinstance(part, dict) else part for name, part in named.items()}
+        return {
+            name: change(cast("Schema", part)) if isinstance(part, dict) else part
+            for name, part in named.items()
+        }
     if keyword in LISTS and isinstance(value, list):
         listed = cast("list[Any]", value)
         return [change(cast("Schema", part)) if isinstance(part, dict) else part for part in listed]
@@ -130,10 +148,16 @@ def _put_in_place(schema: Schema, table: str, name: str) -> Schema | None:
     """Return the schema with one definition put where it is referred to; None where that would change its meaning."""
     definition = schema[table][name]
     remaining = {key: value for key, value in schema[table].items() if key != name}
-    rest = {**schema, table: remaining} if remaining else {key: part for key, part in schema.items() if key != table}
+    rest = (
+        {**schema, table: remaining}
+        if remaining
+        else {key: part for key, part in schema.items() if key != table}
+    )
     pointer = f"#/{table}/{name.replace('~', '~0').replace('/', '~1')}"
     uses = Counter(part["$ref"] for _, part in schemas(schema) if isinstance(part.get("$ref"), str))
-    if not any(str(part.get("$ref", "")).startswith(("#/properties", pointer)) for _, part in schemas(rest)):
+    if not any(
+        str(part.get("$ref", "")).startswith(("#/properties", pointer)) for _, part in schemas(rest)
+    ):
         return rest
     deeper = any(ref.startswith(f"{pointer}/") for ref in uses)
     if not isinstance(definition, dict) or deeper or "#" in uses:

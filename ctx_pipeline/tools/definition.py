@@ -65,7 +65,9 @@ def flatten_tools(value: Any) -> Iterator[Any]:
             if isinstance(mapping.get(key), dict | list) and "name" not in mapping:
                 yield from _of_server(mapping, flatten_tools(mapping[key]))
                 return
-        if mapping.get("type", "function") == "function" and isinstance(mapping.get("function"), dict):
+        if mapping.get("type", "function") == "function" and isinstance(
+            mapping.get("function"), dict
+        ):
             yield mapping["function"]
             return
     yield value

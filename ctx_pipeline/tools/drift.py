@@ -95,7 +95,9 @@ def diff(old: Iterable[Any], new: Iterable[Any]) -> ToolDrift:
         if match is not None:
             renamed.append((key, match))
             del gone[key], come[match]
-    changes = (tool_change(key, before[key], after[key]) for key in sorted(before.keys() & after.keys()))
+    changes = (
+        tool_change(key, before[key], after[key]) for key in sorted(before.keys() & after.keys())
+    )
     return ToolDrift(
         added=tuple(sorted(come)),
         removed=tuple(sorted(gone)),
@@ -158,7 +160,8 @@ def _words_of(value: Any) -> str:
         return ""
     schema = cast("Schema", value)
     parts = (
-        (show_path(path), {key: part[key] for key in sorted(NOTES & part.keys())}) for path, part in schemas(schema)
+        (show_path(path), {key: part[key] for key in sorted(NOTES & part.keys())})
+        for path, part in schemas(schema)
     )
     return repr([(place, notes) for place, notes in parts if notes])
 
@@ -166,8 +169,12 @@ def _words_of(value: Any) -> str:
 def _hint_details(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Detail]:
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            hint = all(value is None or isinstance(value, bool) for value in (old.get(name), new.get(name)))
-            became = f"{_shown(old.get(name))} became {_shown(new.get(name))}" if hint else "changed"
+            hint = all(
+                value is None or isinstance(value, bool) for value in (old.get(name), new.get(name))
+            )
+            became = (
+                f"{_shown(old.get(name))} became {_shown(new.get(name))}" if hint else "changed"
+            )
             yield Detail(f"annotation {name!r}: {became}")
 
 
@@ -179,7 +186,10 @@ def _output_details(old: Schema | None, new: Schema | None) -> Iterator[Detail]:
     if old == new:
         return
     if old is None or new is None:
-        yield Detail("an output schema was added" if old is None else "the output schema was removed", new is None)
+        yield Detail(
+            "an output schema was added" if old is None else "the output schema was removed",
+            new is None,
+        )
         return
     lost = sorted(properties_of(old).keys() - properties_of(new).keys())
     for name in lost:
@@ -193,12 +203,17 @@ def _schema_details(old: Schema, new: Schema) -> Iterator[Detail]:
     yield from _compare(old, new, (old, new), "", 0)
 
 
-def _compare(old: Any, new: Any, roots: tuple[Schema, Schema], path: str, level: int) -> Iterator[Detail]:
+def _compare(
+    old: Any, new: Any, roots: tuple[Schema, Schema], path: str, level: int
+) -> Iterator[Detail]:
     if level > MAX_LEVELS or not isinstance(old, dict) or not isinstance(new, dict):
         if old != new:
             yield Detail(f"{_named(path)} changed", breaking=new is not True)
         return
-    first, second = _resolved(cast("Schema", old), roots[0]), _resolved(cast("Schema", new), roots[1])
+    first, second = (
+        _resolved(cast("Schema", old), roots[0]),
+        _resolved(cast("Schema", new), roots[1]),
+    )
     yield from _types(first, second, path)
     yield from _values(first, second, path)
     yield from _members(first, second, roots, path, level)
@@ -222,7 +237,10 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
         target: Any = resolve(root, reference) if isinstance(reference, str) else None
         if not isinstance(target, dict):
             return schema
-        schema = {**cast("Schema", target), **{key: value for key, value in schema.items() if key != "$ref"}}
+        schema = {
+            **cast("Schema", target),
+            **{key: value for key, value in schema.items() if key != "$ref"},
+        }
     return schema
 
 
@@ -230,7 +248,9 @@ def _named(path: str) -> str:
     return repr(path) if path else "the arguments"
 
 
-def _members(old: Schema, new: Schema, roots: tuple[Schema, Schema], path: str, level: int) -> Iterator[Detail]:
+def _members(
+    old: Schema, new: Schema, roots: tuple[Schema, Schema], path: str, level: int
+) -> Iterator[Detail]:
     before, after = properties_of(old), properties_of(new)
     was, now = set(required_of(old)), set(required_of(new))
     for name in sorted(before.keys() | after.keys()):
@@ -239,15 +259,23 @@ def _members(old: Schema, new: Schema, roots: tuple[Schema, Schema], path: str, 
             yield Detail(f"{inner!r} was removed", breaking=True)
         elif name not in before:
             needed = name in now
-            yield Detail(f"{inner!r} was added" + (" and is required" if needed else ""), breaking=needed)
+            yield Detail(
+                f"{inner!r} was added" + (" and is required" if needed else ""), breaking=needed
+            )
         else:
             if (name in was) != (name in now):
                 needed = name in now
-                yield Detail(f"{inner!r} is " + ("required now" if needed else "no longer required"), breaking=needed)
+                yield Detail(
+                    f"{inner!r} is " + ("required now" if needed else "no longer required"),
+                    breaking=needed,
+                )
             yield from _compare(before[name], after[name], roots, inner, level + 1)
     closed = old.get("additionalProperties", True), new.get("additionalProperties", True)
     if closed[0] != closed[1]:
-        yield Detail(f"other properties of {_named(path)} are treated otherwise", breaking=closed[1] is not True)
+        yield Detail(
+            f"other properties of {_named(path)} are treated otherwise",
+            breaking=closed[1] is not True,
+        )
 
 
 def _types(old: Schema, new: Schema, path: str) -> Iterator[Detail]:
@@ -256,7 +284,13 @@ def _types(old: Schema, new: Schema, path: str) -> Iterator[Detail]:
         return
     words = f"{_joined(before)} became {_joined(after)}"
     wider = not after or (bool(before) and _accepted(before) <= _accepted(after))
-    how = "widened" if wider else "narrowed" if not before or _accepted(after) < _accepted(before) else "changed"
+    how = (
+        "widened"
+        if wider
+        else "narrowed"
+        if not before or _accepted(after) < _accepted(before)
+        else "changed"
+    )
     yield Detail(f"the type of {_named(path)} was {how}: {words}", breaking=not wider)
 
 
@@ -291,4 +325,8 @@ def _values(old: Schema, new: Schema, path: str) -> Iterator[Detail]:
 
 
 def _listed(value: Any) -> set[str] | None:
-    return {canonical_json(part) for part in cast("list[Any]", value)} if isinstance(value, list) else None
+    return (
+        {canonical_json(part) for part in cast("list[Any]", value)}
+        if isinstance(value, list)
+        else None
+    )

@@ -56,7 +56,13 @@ class LintTool:
         return "inputSchema" in self.raw or bool(self.raw.get("annotations"))
 
     def finding(
-        self, code: str, message: str, *, at: str = "", others: tuple[str, ...] = (), severity: Severity | None = None
+        self,
+        code: str,
+        message: str,
+        *,
+        at: str = "",
+        others: tuple[str, ...] = (),
+        severity: Severity | None = None,
     ) -> ToolFinding:
         """Return a finding about this tool, at a place in its definition."""
         return ToolFinding(
@@ -73,14 +79,23 @@ class LintTool:
 
 def others_of(first: LintTool, rest: Iterable[LintTool]) -> tuple[str, ...]:
     """Return the names of tools as a finding about `first` gives them."""
-    return tuple(other.name if other.server == first.server else f"{other.server}/{other.name}" for other in rest)
+    return tuple(
+        other.name if other.server == first.server else f"{other.server}/{other.name}"
+        for other in rest
+    )
 
 
 CODES: Final[Mapping[str, tuple[Severity, str]]] = {
-    "invalid_definition": ("error", "give name, description and input_schema as MCP or OpenAI functions do"),
+    "invalid_definition": (
+        "error",
+        "give name, description and input_schema as MCP or OpenAI functions do",
+    ),
     "unreadable_file": ("error", "repair the file; what is in it was not looked at"),
     # Names and descriptions
-    "invalid_name": ("warn", "use 1 to 64 of A-Z a-z 0-9 _ -; other names are refused by some providers"),
+    "invalid_name": (
+        "warn",
+        "use 1 to 64 of A-Z a-z 0-9 _ -; other names are refused by some providers",
+    ),
     "vague_name": ("warn", "name what it does and to what: `<verb>_<object>`"),
     "missing_description": ("error", "say what it does, when to use it and what it returns"),
     "short_description": ("warn", "say what it does, when to use it and what it returns"),
@@ -98,12 +113,21 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
         "warn",
         "nothing has to be done: packs show such tools as `server__name`; better, rename one",
     ),
-    "names_collide": ("warn", "rename one, so that the names differ in more than case and separators"),
+    "names_collide": (
+        "warn",
+        "rename one, so that the names differ in more than case and separators",
+    ),
     "same_description": ("warn", "say how they differ and when to use which, or take one out"),
     "overlap": ("info", "say how they differ and when to use which, or take one out"),
     # Parameters
-    "missing_schema": ("warn", 'give an input schema; without parameters: `{"type": "object", "properties": {}}`'),
-    "invalid_schema": ("error", "make it valid JSON Schema (draft 2020-12 unless `$schema` says otherwise)"),
+    "missing_schema": (
+        "warn",
+        'give an input schema; without parameters: `{"type": "object", "properties": {}}`',
+    ),
+    "invalid_schema": (
+        "error",
+        "make it valid JSON Schema (draft 2020-12 unless `$schema` says otherwise)",
+    ),
     "schema_not_object": ("error", 'arguments are an object: `"type": "object"`'),
     "unresolved_reference": ("error", "define what `$ref` names, inside the schema"),
     "required_unknown": ("error", "define the parameter, or take it out of `required`"),
@@ -118,7 +142,10 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     "array_without_items": ("warn", "say what the list holds: `items`"),
     "enum_not_declared": ("warn", "declare the values that the description lists: `enum`"),
     "enum_invalid": ("error", "list at least one value, each once and of the parameter's type"),
-    "default_invalid": ("error", "make the default a value that the schema accepts, or take it out"),
+    "default_invalid": (
+        "error",
+        "make the default a value that the schema accepts, or take it out",
+    ),
     "example_invalid": ("warn", "make the example a value that the schema accepts"),
     "bounds_impossible": ("error", "the least may not be more than the most"),
     "oversize_schema": ("warn", "split the tool, or take out what a call seldom needs"),
@@ -127,7 +154,10 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     "invalid_annotation": ("error", "hints are true or false"),
     "hints_contradict": ("error", "a tool that only reads destroys nothing: keep one of the hints"),
     "read_only_contradicted": ("error", "set `readOnlyHint` to false, or rename what only reads"),
-    "destructive_unmarked": ("warn", "set `destructiveHint` to true: clients ask before such a call"),
+    "destructive_unmarked": (
+        "warn",
+        "set `destructiveHint` to true: clients ask before such a call",
+    ),
     "reader_marked": (
         "warn",
         "set `readOnlyHint` to true and `destructiveHint` to false, or rename what changes things",
@@ -142,8 +172,14 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
         "take out what a person does not see; do not use this catalogue until somebody has looked",
     ),
     "mixed_scripts": ("error", "write each word in the letters of one script"),
-    "data_out": ("error", "take it out: a description must not tell a model to hand data to somebody else"),
-    "steers_other_tools": ("warn", "describe this tool alone; when to use which belongs in the agent's instructions"),
+    "data_out": (
+        "error",
+        "take it out: a description must not tell a model to hand data to somebody else",
+    ),
+    "steers_other_tools": (
+        "warn",
+        "describe this tool alone; when to use which belongs in the agent's instructions",
+    ),
     "secret_value": ("error", "take the secret out, and revoke it"),
 }
 """Severity and fix of every code."""

@@ -46,15 +46,23 @@ def _one_name(group: Sequence[LintTool]) -> Iterator[ToolFinding]:
     for same in by_server.values():
         if len(same) > 1:
             differ = len({_said(tool) for tool in same}) > 1
-            message = f"{len(same)} tools of one server have this name" + (", and differ" if differ else "")
+            message = f"{len(same)} tools of one server have this name" + (
+                ", and differ" if differ else ""
+            )
             places = tuple(tool.origin for tool in same[1:])
-            yield same[0].finding("duplicate_name", message, others=places, severity="error" if differ else "warn")
+            yield same[0].finding(
+                "duplicate_name", message, others=places, severity="error" if differ else "warn"
+            )
     if len(by_server) > 1:
         first, *rest = (same[0] for same in by_server.values())
         differ = len({_said(tool) for tool in group}) > 1
-        message = f"{len(by_server)} servers have a tool of this name" + (", and they differ" if differ else "")
+        message = f"{len(by_server)} servers have a tool of this name" + (
+            ", and they differ" if differ else ""
+        )
         others = others_of(first, rest)
-        yield first.finding("name_across_servers", message, others=others, severity="warn" if differ else "info")
+        yield first.finding(
+            "name_across_servers", message, others=others, severity="warn" if differ else "info"
+        )
 
 
 def _said(tool: LintTool) -> str:
@@ -64,7 +72,8 @@ def _said(tool: LintTool) -> str:
 def _overlap_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
     """Find tools that do the same; what has one name is told as that."""
     texts = [
-        OverlapText(tool.name, tool.description, tuple(properties_of(tool.definition.input_schema))) for tool in tools
+        OverlapText(tool.name, tool.description, tuple(properties_of(tool.definition.input_schema)))
+        for tool in tools
     ]
     alike: dict[int, list[LintTool]] = defaultdict(list)
     for pair in overlaps(texts):
@@ -73,10 +82,14 @@ def _overlap_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
             continue
         if _flat(first.description) == _flat(second.description):
             message = "two tools have the same description"
-            yield first.finding("same_description", message, at="description", others=others_of(first, [second]))
+            yield first.finding(
+                "same_description", message, at="description", others=others_of(first, [second])
+            )
         elif pair.likeness >= ALIKE:
             message = f"two tools say nearly the same ({pair.likeness:.2f} of 1)"
-            yield first.finding("overlap", message, others=others_of(first, [second]), severity="warn")
+            yield first.finding(
+                "overlap", message, others=others_of(first, [second]), severity="warn"
+            )
         else:
             alike[pair.first].append(second)
     for at, others in alike.items():

@@ -119,7 +119,8 @@ _UNSEEN_MARKUP = re.compile(
 )
 _PADDING = re.compile(r"\S[^\S\n]{40,}\S|\S(?:[^\S\n]*\n){12,}[^\S\n]*\S")
 _ENCODED = re.compile(
-    r"(?<![\w/+])[A-Za-z0-9+/]{80,}={0,2}(?![\w/+])|(?:\\x[0-9a-f]{2}){10,}|(?:%[0-9a-f]{2}){12,}", re.IGNORECASE
+    r"(?<![\w/+])[A-Za-z0-9+/]{80,}={0,2}(?![\w/+])|(?:\\x[0-9a-f]{2}){10,}|(?:%[0-9a-f]{2}){12,}",
+    re.IGNORECASE,
 )
 _LETTERS = re.compile(r"[^\W\d_]+")
 _SECRETS = tuple(
@@ -218,7 +219,12 @@ def _secret_parameters(tool: LintTool) -> Iterator[ToolFinding]:
             if not isinstance(parameter, dict) or not _SECRET_NAME.search(name):
                 continue
             shown = cast("dict[str, Any]", parameter)
-            values = [shown.get("default"), shown.get("const"), shown.get("example"), *_listed(shown.get("examples"))]
+            values = [
+                shown.get("default"),
+                shown.get("const"),
+                shown.get("example"),
+                *_listed(shown.get("examples")),
+            ]
             if any(isinstance(value, str) and not _NO_SECRET.search(value) for value in values):
                 at = show_path(("input_schema", *path, "properties", name))
                 yield tool.finding("secret_value", f"a value is given for {name!r}", at=at)

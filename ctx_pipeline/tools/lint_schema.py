@@ -25,7 +25,9 @@ OVERSIZE_CHARS = 6_000
 """A longer input schema, as JSON, takes some 1,500 tokens: as much as ten ordinary tools."""
 MAX_LEVELS = 5
 """Objects within objects that a model still fills in well."""
-_TYPING = frozenset({"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef"})
+_TYPING = frozenset(
+    {"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef"}
+)
 _JSON_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 _COMPOSED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 _PART_OF_ANOTHER = frozenset(
@@ -49,9 +51,12 @@ _LISTED = re.compile(
     re.IGNORECASE,
 )
 _SAYS_REQUIRED = re.compile(
-    r"^\W*required\b(?!\s+(?:for|when|if|only|unless|with|by))|\(required\)|必填|必须提供", re.IGNORECASE
+    r"^\W*required\b(?!\s+(?:for|when|if|only|unless|with|by))|\(required\)|必填|必须提供",
+    re.IGNORECASE,
 )
-_SAYS_OPTIONAL = re.compile(r"^\W*optional\b|\(optional\)|（可选）|\(可选\)|^可选[，,：:。]|选填", re.IGNORECASE)
+_SAYS_OPTIONAL = re.compile(
+    r"^\W*optional\b|\(optional\)|（可选）|\(可选\)|^可选[，,：:。]|选填", re.IGNORECASE
+)
 _BOUNDS = (
     ("minimum", "maximum"),
     ("minLength", "maxLength"),
@@ -70,13 +75,19 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
     broken = list(_invalid(tool, schema))
     yield from broken
     known = set(types_of(schema)) <= _JSON_TYPES
-    if known and types_of(schema) != ("object",) and ("type" in schema or not _COMPOSED & schema.keys()):
+    if (
+        known
+        and types_of(schema) != ("object",)
+        and ("type" in schema or not _COMPOSED & schema.keys())
+    ):
         severity = "error" if "type" in schema else "warn"
         message = "the input schema is not said to be an object"
         yield tool.finding("schema_not_object", message, at="input_schema/type", severity=severity)
     size = len(canonical_json(schema))
     if size > OVERSIZE_CHARS:
-        yield tool.finding("oversize_schema", f"the input schema has {size} characters", at="input_schema")
+        yield tool.finding(
+            "oversize_schema", f"the input schema has {size} characters", at="input_schema"
+        )
     for path, part in schemas(schema):
         yield from _part_findings(tool, schema, path, part, valid=not broken)
     for name, part in properties_of(schema).items():
@@ -104,7 +115,9 @@ def _invalid(tool: LintTool, schema: Schema) -> Iterator[ToolFinding]:
     for path, part in schemas(schema):
         reference = part.get("$ref")
         if isinstance(reference, str) and not _leads_somewhere(schema, reference):
-            yield tool.finding("unresolved_reference", "a $ref leads nowhere within the schema", at=_at(path))
+            yield tool.finding(
+                "unresolved_reference", "a $ref leads nowhere within the schema", at=_at(path)
+            )
 
 
 def _leads_somewhere(schema: Schema, reference: str) -> bool:
@@ -114,14 +127,20 @@ def _leads_somewhere(schema: Schema, reference: str) -> bool:
     return reference in known or reference.lstrip("#") in known
 
 
-def _part_findings(tool: LintTool, root: Schema, path: Path, part: Schema, *, valid: bool) -> Iterator[ToolFinding]:
+def _part_findings(
+    tool: LintTool, root: Schema, path: Path, part: Schema, *, valid: bool
+) -> Iterator[ToolFinding]:
     properties = properties_of(part)
     if not any(step in _PART_OF_ANOTHER for step in path):
         missing = [name for name in required_of(part) if name not in properties]
         open_ended = bool(part.get("patternProperties") or part.get("allOf") or part.get("$ref"))
         if missing and not open_ended and (properties or not path or types_of(part) == ("object",)):
             named = ", ".join(map(repr, missing))
-            yield tool.finding("required_unknown", f"{named} is required and not defined", at=_at((*path, "required")))
+            yield tool.finding(
+                "required_unknown",
+                f"{named} is required and not defined",
+                at=_at((*path, "required")),
+            )
     alike: dict[str, list[str]] = defaultdict(list)
     for name in properties:
         alike[same_name(name) or name].append(name)
@@ -130,14 +149,18 @@ def _part_findings(tool: LintTool, root: Schema, path: Path, part: Schema, *, va
             message = f"{', '.join(map(repr, names))} differ in case and separators alone"
             yield tool.finding("parameters_collide", message, at=_at((*path, "properties")))
     if sum(step == "properties" for step in path) == MAX_LEVELS + 1 and properties:
-        yield tool.finding("deep_schema", f"objects are nested more than {MAX_LEVELS} deep", at=_at(path))
+        yield tool.finding(
+            "deep_schema", f"objects are nested more than {MAX_LEVELS} deep", at=_at(path)
+        )
     if "array" in types_of(part) and not {"items", "prefixItems", "contains"} & part.keys():
         yield tool.finding("array_without_items", "nothing says what the list holds", at=_at(path))
     if valid:
         yield from _value_findings(tool, root, path, part)
 
 
-def _value_findings(tool: LintTool, root: Schema, path: Path, part: Schema) -> Iterator[ToolFinding]:
+def _value_findings(
+    tool: LintTool, root: Schema, path: Path, part: Schema
+) -> Iterator[ToolFinding]:
     """Check enum, default, examples and bounds of a schema that is valid as such."""
     for low, high in _BOUNDS:
         least, most = part.get(low), part.get(high)
@@ -146,7 +169,11 @@ def _value_findings(tool: LintTool, root: Schema, path: Path, part: Schema) -> I
     enum: Any = part.get("enum")
     if isinstance(enum, list):
         values = [canonical_json(value) for value in cast("list[Any]", enum)]
-        rest = {key: value for key, value in part.items() if key not in ("enum", "default", "examples", "example")}
+        rest = {
+            key: value
+            for key, value in part.items()
+            if key not in ("enum", "default", "examples", "example")
+        }
         wrong = [value for value in cast("list[Any]", enum) if not _accepts(root, rest, value)]
         if not values or len(set(values)) < len(values) or wrong:
             message = "the list of values is empty, repeats one or has one of another type"
@@ -155,11 +182,17 @@ def _value_findings(tool: LintTool, root: Schema, path: Path, part: Schema) -> I
         # A null default says that there is none.
         severity = "info" if part["default"] is None else None
         message = "the default is no value that the schema accepts"
-        yield tool.finding("default_invalid", message, at=_at((*path, "default")), severity=severity)
-    shown: Any = part.get("examples", [part["example"]] if "example" in part else [])
-    if isinstance(shown, list) and any(not _accepts(root, part, value) for value in cast("list[Any]", shown)):
         yield tool.finding(
-            "example_invalid", "an example is no value that the schema accepts", at=_at((*path, "examples"))
+            "default_invalid", message, at=_at((*path, "default")), severity=severity
+        )
+    shown: Any = part.get("examples", [part["example"]] if "example" in part else [])
+    if isinstance(shown, list) and any(
+        not _accepts(root, part, value) for value in cast("list[Any]", shown)
+    ):
+        yield tool.finding(
+            "example_invalid",
+            "an example is no value that the schema accepts",
+            at=_at((*path, "examples")),
         )
 
 
@@ -184,15 +217,21 @@ def _accepts(root: Schema, part: Schema, value: Any) -> bool:
     return True
 
 
-def _parameter_findings(tool: LintTool, root: Schema, name: str, part: Any) -> Iterator[ToolFinding]:
+def _parameter_findings(
+    tool: LintTool, root: Schema, name: str, part: Any
+) -> Iterator[ToolFinding]:
     at = _at(("properties", name))
     if _VAGUE_PARAMETER.fullmatch(name):
         yield tool.finding("parameter_vague", f"{name!r} does not say what to pass", at=at)
     if not isinstance(part, dict):
         return
     parameter = cast("Schema", part)
-    target: Any = resolve(root, parameter["$ref"]) if isinstance(parameter.get("$ref"), str) else None
-    words = str(parameter.get("description") or "") or str(cast("Schema", target or {}).get("description") or "")
+    target: Any = (
+        resolve(root, parameter["$ref"]) if isinstance(parameter.get("$ref"), str) else None
+    )
+    words = str(parameter.get("description") or "") or str(
+        cast("Schema", target or {}).get("description") or ""
+    )
     plain = words.strip()
     if len(plain) < 3:
         yield tool.finding("parameter_without_description", f"{name!r} is not described", at=at)
@@ -202,9 +241,13 @@ def _parameter_findings(tool: LintTool, root: Schema, name: str, part: Any) -> I
     if not _TYPING & parameter.keys():
         yield tool.finding("parameter_without_type", f"{name!r} has no type", at=at)
     if _takes_any_text(parameter) and _LISTED.search(plain):
-        yield tool.finding("enum_not_declared", f"the values of {name!r} are described and not declared", at=at)
+        yield tool.finding(
+            "enum_not_declared", f"the values of {name!r} are described and not declared", at=at
+        )
     is_required = name in required_of(root)
-    if (_SAYS_REQUIRED.search(plain) and not is_required) or (_SAYS_OPTIONAL.search(plain) and is_required):
+    if (_SAYS_REQUIRED.search(plain) and not is_required) or (
+        _SAYS_OPTIONAL.search(plain) and is_required
+    ):
         message = f"the description of {name!r} and `required` disagree"
         yield tool.finding("required_described", message, at=at)
 

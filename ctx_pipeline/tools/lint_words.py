@@ -54,7 +54,11 @@ _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 def name_findings(tool: LintTool) -> Iterator[ToolFinding]:
     """Find names that providers refuse or that say nothing."""
     if not _VALID_NAME.fullmatch(tool.name):
-        yield tool.finding("invalid_name", "the name has characters or a length that some providers refuse", at="name")
+        yield tool.finding(
+            "invalid_name",
+            "the name has characters or a length that some providers refuse",
+            at="name",
+        )
     words = [word for word in name_words(tool.name) if not word.isdigit()]
     says_nothing = (len(words) == 1 and words[0] in _BARE_VERBS) or all(
         word in _VAGUE_WORDS or _VAGUE_HAN.match(word) for word in words
@@ -73,13 +77,21 @@ def description_findings(tool: LintTool) -> Iterator[ToolFinding]:
     words = name_words(text)
     is_han = han * 3 > len(text)
     if han < SHORT_HAN if is_han else len(words) < SHORT_WORDS or len(text) < SHORT_CHARS:
-        yield tool.finding("short_description", f"the description has {len(text)} characters", at="description")
+        yield tool.finding(
+            "short_description", f"the description has {len(text)} characters", at="description"
+        )
     elif set(content_words(text)) <= set(content_words(tool.name)):
-        yield tool.finding("repeats_name", "the description says what the name says", at="description")
+        yield tool.finding(
+            "repeats_name", "the description says what the name says", at="description"
+        )
     if len(text) > (LONG_CHARS // 3 if is_han else LONG_CHARS):
-        yield tool.finding("long_description", f"the description has {len(text)} characters", at="description")
+        yield tool.finding(
+            "long_description", f"the description has {len(text)} characters", at="description"
+        )
     if _VAGUE_TEXT.search(text) and len(words) < 15:
-        yield tool.finding("vague_description", "the description does not say what the tool does", at="description")
+        yield tool.finding(
+            "vague_description", "the description does not say what the tool does", at="description"
+        )
     if _is_other(verb_of(tool.name, ""), verb_of("", tool.description)):
         message = "name and description begin with verbs that do different things"
         yield tool.finding("name_contradicts_description", message, at="description")
@@ -89,7 +101,16 @@ def description_findings(tool: LintTool) -> Iterator[ToolFinding]:
         yield tool.finding("name_contradicts_description", message, at="annotations/title")
 
 
-_CLASS = {"get": 0, "list": 0, "search": 0, "create": 1, "update": 1, "merge": 1, "send": 1, "delete": 2}
+_CLASS = {
+    "get": 0,
+    "list": 0,
+    "search": 0,
+    "create": 1,
+    "update": 1,
+    "merge": 1,
+    "send": 1,
+    "delete": 2,
+}
 
 
 def _is_other(named: str | None, said: str | None) -> bool:
@@ -103,11 +124,14 @@ def result_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
     silent = [
         tool
         for tool in tools
-        if tool.description.strip() and returns_of(tool.description, tool.definition.output_schema) is None
+        if tool.description.strip()
+        and returns_of(tool.description, tool.definition.output_schema) is None
     ]
     if len(silent) * 2 <= len(tools):
         for tool in silent:
-            yield tool.finding("no_return_semantics", "nothing says what a call returns", at="description")
+            yield tool.finding(
+                "no_return_semantics", "nothing says what a call returns", at="description"
+            )
         return
     first, *rest = silent
     message = f"of {len(tools)} tools, {len(silent)} do not say what a call returns"
@@ -117,7 +141,10 @@ def result_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
 def _first_verb(text: str) -> str:
     word = next(iter(name_words(text)), "")
     known = READING | WRITING | DESTROYING
-    return next((form for form in (word, word.removesuffix("s"), word.removesuffix("es")) if form in known), word)
+    return next(
+        (form for form in (word, word.removesuffix("s"), word.removesuffix("es")) if form in known),
+        word,
+    )
 
 
 def annotation_findings(tool: LintTool) -> Iterator[ToolFinding]:
@@ -125,21 +152,31 @@ def annotation_findings(tool: LintTool) -> Iterator[ToolFinding]:
     hints = tool.definition.annotations or {}
     for hint in _HINTS:
         if hint in hints and not isinstance(hints[hint], bool):
-            yield tool.finding("invalid_annotation", f"{hint} is not true or false", at=f"annotations/{hint}")
+            yield tool.finding(
+                "invalid_annotation", f"{hint} is not true or false", at=f"annotations/{hint}"
+            )
     read_only, destructive = hints.get("readOnlyHint"), hints.get("destructiveHint")
     if read_only is True and destructive is True:
-        yield tool.finding("hints_contradict", "it claims to be read-only and destructive", at="annotations")
+        yield tool.finding(
+            "hints_contradict", "it claims to be read-only and destructive", at="annotations"
+        )
     does = _does(tool)
     if does and does != "read" and read_only is True:
-        message = "it claims to be read-only, and its name or description says that it changes things"
+        message = (
+            "it claims to be read-only, and its name or description says that it changes things"
+        )
         yield tool.finding("read_only_contradicted", message, at="annotations/readOnlyHint")
     elif does == "destroy" and destructive is not True:
         severity = "error" if destructive is False else "warn" if tool.is_mcp else "info"
         message = "it destroys something and does not say so"
-        yield tool.finding("destructive_unmarked", message, at="annotations/destructiveHint", severity=severity)
+        yield tool.finding(
+            "destructive_unmarked", message, at="annotations/destructiveHint", severity=severity
+        )
     if does == "read" and (destructive is True or read_only is False):
         yield tool.finding(
-            "reader_marked", "it is named like one that only reads, and marked otherwise", at="annotations"
+            "reader_marked",
+            "it is named like one that only reads, and marked otherwise",
+            at="annotations",
         )
 
 
@@ -148,7 +185,9 @@ def _does(tool: LintTool) -> str | None:
     words = name_words(tool.name)
     opening = tool.description.strip()[:8]
     first = _first_verb(tool.description)
-    if any(word in DESTROYING for word in words) or any(verb in tool.name for verb in DESTROYING_ZH):
+    if any(word in DESTROYING for word in words) or any(
+        verb in tool.name for verb in DESTROYING_ZH
+    ):
         return "destroy"
     if first in DESTROYING or opening.startswith(DESTROYING_ZH):
         return "destroy"

@@ -14,11 +14,19 @@ from ctx_pipeline.tools.lint_safety import safety_findings
 from ctx_pipeline.tools.lint_schema import schema_findings
 from ctx_pipeline.tools.lint_words import annotation_findings, description_findings, name_findings
 
-CHECKS = (name_findings, description_findings, annotation_findings, schema_findings, safety_findings)
+CHECKS = (
+    name_findings,
+    description_findings,
+    annotation_findings,
+    schema_findings,
+    safety_findings,
+)
 """What is looked at of each tool alone."""
 
 
-def lint(tools: Iterable[Any], *, server: str = "", origin: str = "tools") -> tuple[ToolFinding, ...]:
+def lint(
+    tools: Iterable[Any], *, server: str = "", origin: str = "tools"
+) -> tuple[ToolFinding, ...]:
     """Return what is wrong with tools, each alone and beside the others; the worst first, then by place.
 
     `tools` are definitions of any dialect, or catalogues of them (`tools/list` results, `functions`), as Python
@@ -76,5 +84,9 @@ def as_lint_tool(value: Any, *, server: str, origin: str) -> LintTool | ToolFind
             message=f"it is no tool definition: {first['msg'].lower()}",
             fix=fix,
         )
-    raw = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else tool.model_dump(exclude_none=True)
+    raw = (
+        cast("Mapping[str, Any]", value)
+        if isinstance(value, Mapping)
+        else tool.model_dump(exclude_none=True)
+    )
     return LintTool(tool, raw, str(tool.declared.get("server") or server), origin)

@@ -114,7 +114,8 @@ def _verb_share(first: str | None, second: str | None) -> float:
 def _without_boilerplate(descriptions: Sequence[str]) -> list[str]:
     """Return descriptions without the sentences that several tools share; one that has no other keeps them."""
     sentences = [
-        [part for sentence in _SENTENCE_END.split(text) if (part := sentence.strip())] for text in descriptions
+        [part for sentence in _SENTENCE_END.split(text) if (part := sentence.strip())]
+        for text in descriptions
     ]
     holders = Counter(part for parts in sentences for part in set(parts))
     rare = [". ".join(part for part in parts if holders[part] <= SHARED_BY) for parts in sentences]

@@ -8,14 +8,24 @@ from typing import Any, cast
 Schema = dict[str, Any]
 Path = tuple[str | int, ...]
 
-BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+BY_NAME = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
 """Keywords whose value maps names to schemas."""
 LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 """Keywords whose value may be a list of schemas."""
 SINGLE = frozenset(
     {
         *("items", "additionalItems", "contains", "unevaluatedItems", "contentSchema"),
-        *("additionalProperties", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"),
+        *(
+            "additionalProperties",
+            "unevaluatedProperties",
+            "propertyNames",
+            "not",
+            "if",
+            "then",
+            "else",
+        ),
     }
 )
 """Keywords whose value may be one schema."""

@@ -84,13 +84,19 @@ def phases_of(annotations: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[
             if isinstance(value, str) and value:
                 return (value,)
             if isinstance(value, list | tuple):
-                return tuple(dict.fromkeys(part for part in cast("Sequence[Any]", value) if isinstance(part, str)))
+                return tuple(
+                    dict.fromkeys(
+                        part for part in cast("Sequence[Any]", value) if isinstance(part, str)
+                    )
+                )
     return ()
 
 
 def returns_of(description: str, output_schema: Mapping[str, Any] | None) -> str | None:
     """Return what a definition says of the result: its sentences about that, else what the output schema names."""
-    said = [sentence.strip() for sentence in _SENTENCE.findall(description) if _RETURNS.search(sentence)]
+    said = [
+        sentence.strip() for sentence in _SENTENCE.findall(description) if _RETURNS.search(sentence)
+    ]
     if said:
         return " ".join(said)[:MAX_RETURN_CHARS]
     if not output_schema:
@@ -100,5 +106,7 @@ def returns_of(description: str, output_schema: Mapping[str, Any] | None) -> str
         return words.strip()[:MAX_RETURN_CHARS]
     names: Any = output_schema.get("properties")
     if isinstance(names, dict) and names:
-        return ("fields: " + ", ".join(sorted(map(str, cast("dict[str, Any]", names)))))[:MAX_RETURN_CHARS]
+        return ("fields: " + ", ".join(sorted(map(str, cast("dict[str, Any]", names)))))[
+            :MAX_RETURN_CHARS
+        ]
     return f"type: {output_schema['type']}" if isinstance(output_schema.get("type"), str) else None

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from ctx_pipeline.index.analysis import stem
+from ctx_pipeline.language.terms import stem
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[\u3400-\u9fff]+")
 _CJK = re.compile("[\u3400-\u9fff]+")
@@ -19,17 +19,45 @@ def words_of(text: str) -> frozenset[str]:
 
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
-    "get": ("get", "fetch", "retrieve", "read", "obtain", "load", "view", "describe", "return", "access"),
+    "get": (
+        "get",
+        "fetch",
+        "retrieve",
+        "read",
+        "obtain",
+        "load",
+        "view",
+        "describe",
+        "return",
+        "access",
+    ),
     "list": ("list", "enumerate", "browse", "show"),
     "search": ("search", "find", "lookup", "query", "look", "discover", "locate"),
-    "create": ("create", "add", "new", "make", "insert", "generate", "build", "register", "produce"),
+    "create": (
+        "create",
+        "add",
+        "new",
+        "make",
+        "insert",
+        "generate",
+        "build",
+        "register",
+        "produce",
+    ),
     "update": ("update", "edit", "modify", "change", "set", "patch", "alter", "adjust", "revise"),
     "delete": ("delete", "remove", "erase", "destroy", "drop", "purge", "discard"),
     "send": ("send", "post", "publish", "submit", "deliver", "transmit"),
     "run": ("run", "execute", "trigger", "start", "launch", "invoke"),
     "stop": ("stop", "cancel", "abort", "terminate", "halt"),
     "repository": ("repository", "repositories", "repo", "repos"),
-    "organization": ("organization", "organisation", "org", "orgs", "organizations", "organisations"),
+    "organization": (
+        "organization",
+        "organisation",
+        "org",
+        "orgs",
+        "organizations",
+        "organisations",
+    ),
     "message": ("message", "msg", "messages"),
     "user": ("user", "account", "member", "person"),
     "document": ("document", "doc", "docs", "documents"),
@@ -139,7 +167,13 @@ READING_ZH = (
     *("校验", "验证", "分析", "返回"),
 )
 _FORMS = {form: head for head, forms in SYNONYMS.items() for form in forms}
-_SHORT = {"pr": ("pull", "request"), "prs": ("pull", "request"), "url": ("link",), "id": (), "ids": ()}
+_SHORT = {
+    "pr": ("pull", "request"),
+    "prs": ("pull", "request"),
+    "url": ("link",),
+    "id": (),
+    "ids": (),
+}
 _IDLE = words_of(
     """a an the of to for in on at by with from and or is are be it its this that these those as into via using use
     used tool tools function please can will your you specific given existing particular about some any all has have
@@ -152,7 +186,9 @@ def name_words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(unicodedata.normalize("NFKC", name)))
 
 
-VERBS = frozenset({"get", "list", "search", "create", "update", "delete", "send", "run", "stop", "merge"})
+VERBS = frozenset(
+    {"get", "list", "search", "create", "update", "delete", "send", "run", "stop", "merge"}
+)
 """Forms of `SYNONYMS` that say what is done."""
 
 

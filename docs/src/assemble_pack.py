@@ -4,7 +4,11 @@ from ctx_pipeline import ContextProject, ContextRequest, Identity, Task
 
 ana = Identity(principal="ana", tenant="acme", groups=("analysts",), clearance="internal")
 request = ContextRequest(
-    task=Task(type="metric_question", text="How is GMV defined this year?", goal="Answer with the metric's version."),
+    task=Task(
+        type="metric_question",
+        text="How is GMV defined this year?",
+        goal="Answer with the metric's version.",
+    ),
     identity=ana,
     model_profile="gpt-5",
     token_budget=2_000,

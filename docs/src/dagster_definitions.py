@@ -9,6 +9,8 @@ from ctx_pipeline.definitions import make_definitions
 def export_handbook() -> None: ...
 
 
-defs = dg.Definitions.merge(dg.Definitions(assets=[export_handbook]), make_definitions(Path("shop")))
+defs = dg.Definitions.merge(
+    dg.Definitions(assets=[export_handbook]), make_definitions(Path("shop"))
+)
 
 print(sorted(key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()))

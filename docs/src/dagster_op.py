@@ -4,7 +4,10 @@ from ctx_pipeline.definitions import make_definitions
 
 defs = make_definitions(Path("shop"))
 job = defs.resolve_job_def("assemble_context_job")
-request = {"task": {"text": "How is GMV defined this year?"}, "identity": {"principal": "ana", "tenant": "acme"}}
+request = {
+    "task": {"text": "How is GMV defined this year?"},
+    "identity": {"principal": "ana", "tenant": "acme"},
+}
 
 run = job.execute_in_process({"ops": {"assemble_context": {"config": {"request": request}}}})
 

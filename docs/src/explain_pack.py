@@ -1,7 +1,9 @@
 from ctx_pipeline import ContextProject, ContextRequest, Task
 
 with ContextProject.open("shop") as project:
-    pack = project.assemble(ContextRequest(task=Task(text="How is GMV defined this year?")), durable=True)
+    pack = project.assemble(
+        ContextRequest(task=Task(text="How is GMV defined this year?")), durable=True
+    )
 
     for trace in project.explain(pack.snapshot_id):
         if not trace.selected:
@@ -11,4 +13,6 @@ with ContextProject.open("shop") as project:
     print(again.render("text") == pack.render("text"))
 
     project.report_used(pack.snapshot_id, ["metric:registry/gmv"])
-    project.report_usage(pack.snapshot_id, {"input_tokens": pack.total_tokens, "cached_input_tokens": 0})
+    project.report_usage(
+        pack.snapshot_id, {"input_tokens": pack.total_tokens, "cached_input_tokens": 0}
+    )

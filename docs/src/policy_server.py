@@ -8,7 +8,9 @@ from ctx_pipeline import ContextProject, ContextRequest, Task
 class Policy(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        decisions = {label["id"]: self.decide(question["viewer"], label) for label in question["labels"]}
+        decisions = {
+            label["id"]: self.decide(question["viewer"], label) for label in question["labels"]
+        }
         answer = {
             "protocol": "ctx.policy.v1",
             "batch_id": question["batch_id"],
@@ -32,7 +34,11 @@ class Policy(BaseHTTPRequestHandler):
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), Policy)
 Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-service = {"kind": "http", "url": f"http://127.0.0.1:{server.server_port}/decide", "timeout_ms": 5_000}
+service = {
+    "kind": "http",
+    "url": f"http://127.0.0.1:{server.server_port}/decide",
+    "timeout_ms": 5_000,
+}
 
 with ContextProject.open("shop", overrides={"policy_service": service}) as project:
     pack = project.assemble(ContextRequest(task=Task(text="Which region was late in October?")))

@@ -13,7 +13,7 @@ from ctx_pipeline.assets.metadata import (
     sample_table,
     stage_freshness,
 )
-from ctx_pipeline.config import SourceConfig
+from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile
 
 
@@ -55,7 +55,10 @@ def test_failed_files_come_first() -> None:
         SourceFile(path="a.md", status=FileStatus.LOADED, items=1, bytes=10),
         SourceFile(path="z.md", status=FileStatus.FAILED, reason="not_utf8"),
     ]
-    assert [line.split(" | ")[0] for line in files_table(files).splitlines()[2:]] == ["| z.md", "| a.md"]
+    assert [line.split(" | ")[0] for line in files_table(files).splitlines()[2:]] == [
+        "| z.md",
+        "| a.md",
+    ]
 
 
 def test_an_error_is_shown_with_its_line_and_code() -> None:
@@ -64,16 +67,29 @@ def test_an_error_is_shown_with_its_line_and_code() -> None:
 
 
 def test_a_sample_shows_ids_and_numbers_and_only_the_length_of_what_a_source_says() -> None:
-    rows = [{"item_id": "memory:notes/m1", "title": "Ana's birthday", "full": "机密 text", "edges": [1, 2], "chain": 4}]
+    rows = [
+        {
+            "item_id": "memory:notes/m1",
+            "title": "Ana's birthday",
+            "full": "机密 text",
+            "edges": [1, 2],
+            "chain": 4,
+        }
+    ]
     table = sample_table(rows)
-    assert table.splitlines()[2] == "| memory:notes/m1 | 14 characters | 7 characters | 2 entries | 4 |"
+    assert (
+        table.splitlines()[2]
+        == "| memory:notes/m1 | 14 characters | 7 characters | 2 entries | 4 |"
+    )
     assert "birthday" not in table
     assert "机密" not in table
 
 
 def test_stages_are_as_fresh_as_the_tightest_source() -> None:
     sources = [
-        SourceConfig.model_validate({"name": name, "kind": "documents", "path": "x", "freshness": window})
+        SourceConfig.model_validate(
+            {"name": name, "kind": "documents", "path": "x", "freshness": window}
+        )
         for name, window in (("a", "48h"), ("b", {"warn": "30m", "fail": "72h"}), ("c", None))
     ]
     policy = stage_freshness(sources)

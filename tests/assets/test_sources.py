@@ -8,11 +8,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from ctx_pipeline.builder import open_instance
-from ctx_pipeline.config import SourceConfig
+from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.errors import CtxError, InvalidRequest, Unavailable
-from ctx_pipeline.pipeline import Pipeline
+from ctx_pipeline.orchestration.build import open_instance
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 PROJECT = f"""\
@@ -33,7 +33,9 @@ path = "documents"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "ctx.toml").write_text(PROJECT, encoding="utf-8")
-    monkeypatch.setattr("ctx_pipeline.assets.sources.NETWORK_RETRIES", dg.RetryPolicy(max_retries=2, delay=0))
+    monkeypatch.setattr(
+        "ctx_pipeline.assets.sources.NETWORK_RETRIES", dg.RetryPolicy(max_retries=2, delay=0)
+    )
     return tmp_path
 
 
@@ -42,7 +44,9 @@ def _read(home: Path, source: str) -> tuple[dg.ExecuteInProcessResult, int]:
     job = make_definitions(home).resolve_job_def("build_all")
     with open_instance(home) as instance:
         result = job.execute_in_process(
-            instance=instance, asset_selection=[dg.AssetKey(["sources", source])], raise_on_error=False
+            instance=instance,
+            asset_selection=[dg.AssetKey(["sources", source])],
+            raise_on_error=False,
         )
     kinds = [event.event_type_value for event in result.all_events]
     return result, 1 + kinds.count("STEP_RESTARTED")

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ctx_pipeline import contracts
-from ctx_pipeline.contracts import ContextRequest, Contract, Identity, ImportedContract, Observation, Task, UtcDatetime
+from ctx_pipeline.contracts import (
+    ContextRequest,
+    Contract,
+    Identity,
+    ImportedContract,
+    Observation,
+    Task,
+    UtcDatetime,
+)
 
 
 class Moment(Contract):

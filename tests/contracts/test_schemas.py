@@ -17,7 +17,9 @@ def test_the_schema_file_is_what_the_model_says(model: type[Contract]):
 
 
 def test_no_schema_file_is_left_of_a_model_that_is_gone():
-    assert {path.name for path in FOLDER.iterdir()} == {schema_path(model).name for model in PUBLISHED}
+    assert {path.name for path in FOLDER.iterdir()} == {
+        schema_path(model).name for model in PUBLISHED
+    }
 
 
 @pytest.mark.parametrize("model", PUBLISHED, ids=lambda model: model.__name__)

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from ctx_pipeline.demo import DemoProject, create_demo
+from ctx_pipeline.demo.create import demo_files
 from ctx_pipeline.demo.plan import CELLS, EAST_SHARE, cell_shares, months, plan_months
-from ctx_pipeline.demo.project import demo_files
 
 ROWS = 200_000
 OCTOBER = "ordered_at >= timestamp '2026-10-01' and ordered_at < timestamp '2026-11-01'"
@@ -44,7 +44,13 @@ def one(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[object, ...]:
 
 def change(connection: duckdb.DuckDBPyConnection, expression: str, segment: str) -> float:
     now, before = (
-        float(str(one(connection, f"select {expression} from orders where {period} and ({segment})")[0]))
+        float(
+            str(
+                one(connection, f"select {expression} from orders where {period} and ({segment})")[
+                    0
+                ]
+            )
+        )
         for period in (OCTOBER, OCTOBER_BEFORE)
     )
     return 100 * (now - before) / before
@@ -62,7 +68,9 @@ def test_gmv_of_october_against_the_year_before_is_the_reference_plant(
     assert change(warehouse, gmv(2), segment) == pytest.approx(percent, abs=0.3)
 
 
-@pytest.mark.parametrize("expression", [gmv(1), "sum(amount) filter (where status <> 'refunded')", "sum(amount)"])
+@pytest.mark.parametrize(
+    "expression", [gmv(1), "sum(amount) filter (where status <> 'refunded')", "sum(amount)"]
+)
 @pytest.mark.parametrize(("segment", "percent"), REFERENCE)
 def test_the_plant_holds_whichever_orders_a_definition_counts(
     warehouse: duckdb.DuckDBPyConnection, expression: str, segment: str, percent: float
@@ -80,7 +88,9 @@ def test_every_other_region_and_category_falls_alike(warehouse: duckdb.DuckDBPyC
 
 
 @pytest.mark.parametrize("dimension", ["channel", "payment_method", "is_self_operated"])
-def test_no_other_dimension_looks_like_a_cause(warehouse: duckdb.DuckDBPyConnection, dimension: str):
+def test_no_other_dimension_looks_like_a_cause(
+    warehouse: duckdb.DuckDBPyConnection, dimension: str
+):
     for (value,) in warehouse.execute(f"select distinct {dimension} from orders").fetchall():
         found = change(warehouse, gmv(2), f"{dimension} = '{value}'")
         assert found == pytest.approx(-13.7, abs=5), value
@@ -89,13 +99,18 @@ def test_no_other_dimension_looks_like_a_cause(warehouse: duckdb.DuckDBPyConnect
 def test_month_on_month_is_another_answer_than_year_on_year(warehouse: duckdb.DuckDBPyConnection):
     period = "year(ordered_at) = 2026 and month(ordered_at)"
     now, before = (
-        float(str(one(warehouse, f"select {gmv(2)} from orders where {period} = {month}")[0])) for month in (10, 9)
+        float(str(one(warehouse, f"select {gmv(2)} from orders where {period} = {month}")[0]))
+        for month in (10, 9)
     )
     assert 100 * (now - before) / before == pytest.approx(-10.6, abs=0.3)
 
 
-def test_the_same_rows_and_seed_give_the_same_orders_and_another_seed_others(demo: DemoProject, tmp_path: Path):
-    aggregates = "select bit_xor(hash(o)), count(*), sum(amount), sum(cost), sum(customer_id) from orders o"
+def test_the_same_rows_and_seed_give_the_same_orders_and_another_seed_others(
+    demo: DemoProject, tmp_path: Path
+):
+    aggregates = (
+        "select bit_xor(hash(o)), count(*), sum(amount), sum(cost), sum(customer_id) from orders o"
+    )
     with connect(demo) as first, connect(create_demo(tmp_path / "again", rows=ROWS)) as second:
         assert one(first, aggregates) == one(second, aggregates)
     small = [create_demo(tmp_path / str(seed), rows=5_000, seed=seed) for seed in (0, 1)]
@@ -114,13 +129,17 @@ def test_orders_have_the_promised_shape(warehouse: duckdb.DuckDBPyConnection):
     assert int(str(customers)) > 1_000
     assert float(str(lowest)) > 0
     assert (odd_stores, self_operated_partners) == (0, 0)
-    types = dict(warehouse.execute("select column_name, column_type from (describe orders)").fetchall())
+    types = dict(
+        warehouse.execute("select column_name, column_type from (describe orders)").fetchall()
+    )
     assert types["amount"] == "DECIMAL(12,2)"
     assert types["ordered_at"] == "TIMESTAMP"
     assert types["region"] == "VARCHAR"
 
 
-def test_each_file_holds_its_month_sorted_by_time(demo: DemoProject, warehouse: duckdb.DuckDBPyConnection):
+def test_each_file_holds_its_month_sorted_by_time(
+    demo: DemoProject, warehouse: duckdb.DuckDBPyConnection
+):
     for year, month in months():
         file = demo.orders_path / f"{year}-{month:02}.parquet"
         assert one(
@@ -146,15 +165,24 @@ def test_every_reference_to_another_table_is_met(warehouse: duckdb.DuckDBPyConne
 def test_partner_orders_of_the_last_two_days_are_late(warehouse: duckdb.DuckDBPyConnection):
     query = "select channel, max(ordered_at)::date::varchar from orders group by channel"
     last = dict(warehouse.execute(query).fetchall())
-    assert last == {"app": "2026-11-29", "web": "2026-11-29", "store": "2026-11-29", "partner": "2026-11-27"}
+    assert last == {
+        "app": "2026-11-29",
+        "web": "2026-11-29",
+        "store": "2026-11-29",
+        "partner": "2026-11-27",
+    }
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_handbook_explains_every_column_that_the_files_have(warehouse: duckdb.DuckDBPyConnection, language: str):
+def test_the_handbook_explains_every_column_that_the_files_have(
+    warehouse: duckdb.DuckDBPyConnection, language: str
+):
     page = demo_files()[f"documents/{language}/warehouse-tables.md"].decode()
     for table in ("orders", "regions", "products", "customers"):
         section = page.partition(f"{table}\n\n")[2].partition("\n## ")[0]
-        for (column,) in warehouse.execute(f"select column_name from (describe {table})").fetchall():
+        for (column,) in warehouse.execute(
+            f"select column_name from (describe {table})"
+        ).fetchall():
             assert f"`{column}`" in section, (table, column)
 
 

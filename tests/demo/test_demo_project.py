@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ctx_pipeline.demo import create_demo
-from ctx_pipeline.demo.project import CLOCK, demo_files
+from ctx_pipeline.demo.create import CLOCK, demo_files
 from ctx_pipeline.errors import Conflict, InvalidRequest
 
 ROWS = 3_000
@@ -17,7 +17,10 @@ ROWS = 3_000
 def test_the_demo_says_where_it_is_what_to_ask_and_when(tmp_path: Path):
     demo = create_demo(tmp_path / "shop", rows=ROWS)
     assert demo.home == tmp_path / "shop"
-    assert demo.questions == {"en": "East region GMV last month, year on year?", "zh": "华东区上个月 GMV 同比"}
+    assert demo.questions == {
+        "en": "East region GMV last month, year on year?",
+        "zh": "华东区上个月 GMV 同比",
+    }
     assert demo.clock.isoformat() == "2026-11-30T00:00:00+00:00"
     assert len(list(demo.orders_path.glob("*.parquet"))) == 25
     assert all(list(folder.glob("*.parquet")) for folder in demo.tables.values())
@@ -92,7 +95,9 @@ def test_progress_counts_every_stage_to_its_end(tmp_path: Path):
 
 
 @pytest.mark.parametrize("arguments", [{"rows": 0}, {"rows": 10**12}, {"seed": -1}])
-def test_impossible_numbers_are_refused_before_anything_is_written(tmp_path: Path, arguments: dict[str, int]):
+def test_impossible_numbers_are_refused_before_anything_is_written(
+    tmp_path: Path, arguments: dict[str, int]
+):
     with pytest.raises(InvalidRequest):
         create_demo(tmp_path / "shop", **arguments)
     assert not (tmp_path / "shop").exists()
@@ -108,12 +113,20 @@ def test_the_settings_name_three_tenants_and_every_path_exists():
         "clearance": "confidential",
     }
     sources = {source["name"]: source for source in settings["sources"]}
-    assert {"registry", "warehouse", "memories", "handbook", "policies", "guide", "tools"} <= set(sources)
-    assert {source.get("tenant", "acme") for source in sources.values()} == {"acme", "globex", "initech"}
+    assert {"registry", "warehouse", "memories", "handbook", "policies", "guide", "tools"} <= set(
+        sources
+    )
+    assert {source.get("tenant", "acme") for source in sources.values()} == {
+        "acme",
+        "globex",
+        "initech",
+    }
     for source in sources.values():
         assert source["freshness"]
         assert source["owner"]
-        below = [path for path in text if path == source["path"] or path.startswith(source["path"] + "/")]
+        below = [
+            path for path in text if path == source["path"] or path.startswith(source["path"] + "/")
+        ]
         assert below or source["kind"] == "schema_metadata", source["name"]
 
 
@@ -139,7 +152,11 @@ def test_what_ana_may_not_see_stands_nowhere_that_she_may(number: str):
     assert holders
     for path in holders:
         head = demo_files()[path].decode().partition("\n---\n")[0]
-        closed = "groups: [finance]" in head or "sensitivity: restricted" in head or path.startswith("preferences/")
+        closed = (
+            "groups: [finance]" in head
+            or "sensitivity: restricted" in head
+            or path.startswith("preferences/")
+        )
         assert closed or path.startswith(("tenants/globex/", "tenants/initech/")), path
 
 
@@ -152,11 +169,14 @@ def test_gmv_changes_its_meaning_in_2026_and_carries_chinese_names():
     assert {"成交总额", "商品交易总额"} <= set(versions[2]["synonyms"])
     names = {metric["name"] for metric in metrics}
     assert names == {"gmv", "orders", "aov", "refund_rate", "active_customers", "gross_margin"}
-    assert all(metric["time_column"] == "ordered_at" and metric["unit"] and metric["owner"] for metric in metrics)
+    assert all(
+        metric["time_column"] == "ordered_at" and metric["unit"] and metric["owner"]
+        for metric in metrics
+    )
 
 
 def test_every_source_loads_without_an_error(tmp_path: Path):
-    from ctx_pipeline.config import load_config
+    from ctx_pipeline.config.settings import load_config
     from ctx_pipeline.contracts import FileStatus
     from ctx_pipeline.sources import read_source
 
@@ -170,8 +190,12 @@ def test_every_source_loads_without_an_error(tmp_path: Path):
         items[source.name] = batch.items
     assert len(items["tools"]) == 14
     tables = {item.item_id for item in items["warehouse"] if "." not in item.item_id}
-    assert tables == {f"schema:warehouse/{name}" for name in ("orders", "regions", "customers", "products")}
-    assert {item.version for item in items["registry"] if item.item_id == "metric:registry/gmv"} == {"1", "2"}
+    assert tables == {
+        f"schema:warehouse/{name}" for name in ("orders", "regions", "customers", "products")
+    }
+    assert {
+        item.version for item in items["registry"] if item.item_id == "metric:registry/gmv"
+    } == {"1", "2"}
     assert any(item.valid_until and item.valid_until < CLOCK for item in items["memories"])
     assert any(item.scope.principals == ("bo",) for item in items["preferences"])
     old = {item.item_id for item in items["handbook"] if "regional-structure-2025" in item.item_id}

@@ -34,7 +34,12 @@ def test_recall_is_the_share_of_the_required_and_precision_the_share_of_the_show
 
 def test_an_empty_side_is_settled():
     assert (recall([], set()), recall(["a"], set()), recall([], {"a"})) == (1.0, 1.0, 0.0)
-    assert (precision([], {"a"}), density([], {"a"}), order([], {"a"}), order([], set())) == (0.0, 0.0, 0.0, 1.0)
+    assert (precision([], {"a"}), density([], {"a"}), order([], {"a"}), order([], set())) == (
+        0.0,
+        0.0,
+        0.0,
+        1.0,
+    )
 
 
 def test_a_repeated_id_takes_one_place():
@@ -47,7 +52,9 @@ def test_a_repeated_id_takes_one_place():
 
 def test_order_is_the_discounted_gain_by_that_of_the_best_order():
     ideal = 1 + 1 / math.log2(3)
-    assert order(["x", "a", "b"], {"a", "b"}) == pytest.approx((1 / math.log2(3) + 1 / math.log2(4)) / ideal)
+    assert order(["x", "a", "b"], {"a", "b"}) == pytest.approx(
+        (1 / math.log2(3) + 1 / math.log2(4)) / ideal
+    )
     assert order(["a"], {"a", "b"}) == pytest.approx(1 / ideal)
 
 
@@ -65,7 +72,9 @@ def test_fitting_passes_over_what_is_too_large_and_goes_on():
 
 
 @given(ranked=rankings, required=needs, k=st.integers(-1, 8))
-def test_every_metric_lies_between_nothing_and_all(ranked: list[str], required: frozenset[str], k: int):
+def test_every_metric_lies_between_nothing_and_all(
+    ranked: list[str], required: frozenset[str], k: int
+):
     values = [
         recall(ranked, required),
         precision(ranked, required),
@@ -76,8 +85,14 @@ def test_every_metric_lies_between_nothing_and_all(ranked: list[str], required: 
         order(ranked, required),
     ]
     assert all(0.0 <= value <= 1.0 + 1e-12 for value in values)
-    assert recall_at(ranked, required, k) <= recall_at(ranked, required, k + 1) <= recall(ranked, required)
-    assert (hit_at(ranked, required, k) > 0) == (bool(required) and recall_at(ranked, required, k) > 0)
+    assert (
+        recall_at(ranked, required, k)
+        <= recall_at(ranked, required, k + 1)
+        <= recall(ranked, required)
+    )
+    assert (hit_at(ranked, required, k) > 0) == (
+        bool(required) and recall_at(ranked, required, k) > 0
+    )
 
 
 @given(required=st.frozensets(ids, min_size=1, max_size=3))

@@ -9,11 +9,18 @@ from pathlib import Path
 import pytest
 
 from ctx_pipeline.contracts import ContextRequest, Task
-from ctx_pipeline.doctor import diagnose
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index import artifact
-from ctx_pipeline.index.artifact import Generation, Layout, Staging, file_digest, publish_artifact, read_pointer
-from tests.artifacts import (
+from ctx_pipeline.index.artifact import (
+    Generation,
+    Layout,
+    Staging,
+    file_digest,
+    publish_artifact,
+    read_pointer,
+)
+from ctx_pipeline.orchestration.doctor import diagnose
+from testing.artifacts import (
     ANA,
     NOW,
     STAGES,
@@ -73,7 +80,9 @@ def test_a_build_that_dies_while_publishing_leaves_the_old_artifact_and_the_next
         assert "document:handbook/b" not in project.assemble(ASK, at=NOW).model_dump_json()
     build_index(home)
     with open_project(home) as project:
-        assert "document:handbook/b" in {item.item_id for item in project.assemble(ASK, at=NOW).items}
+        assert "document:handbook/b" in {
+            item.item_id for item in project.assemble(ASK, at=NOW).items
+        }
 
 
 def test_a_half_linked_directory_of_a_killed_build_is_replaced(tmp_path: Path):
@@ -121,7 +130,9 @@ def test_a_pointer_that_cannot_be_read_is_corrupt(tmp_path: Path):
 def test_every_pack_assembled_while_artifacts_are_published_reads_one_of_them(tmp_path: Path):
     """Ours: P8. Each artifact holds as many items as its number says, so a mixture would show."""
     home = make_project(
-        tmp_path, [make_item("000", "refund rule 0")], head="[artifact]\nkeep = 2\n[policy]\nmin_relevance = 0.0"
+        tmp_path,
+        [make_item("000", "refund rule 0")],
+        head="[artifact]\nkeep = 2\n[policy]\nmin_relevance = 0.0",
     )
     known = {(read_pointer(Layout(home)) or {})["content_hash"]: 1}
     stop = threading.Event()
@@ -133,7 +144,9 @@ def test_every_pack_assembled_while_artifacts_are_published_reads_one_of_them(tm
             with open_project(home) as project:
                 while not stop.is_set() or len(seen) < 20:
                     pack = project.assemble(ASK, at=NOW)
-                    seen.append((pack.index_version, sum("handbook" in item.item_id for item in pack.items)))
+                    seen.append(
+                        (pack.index_version, sum("handbook" in item.item_id for item in pack.items))
+                    )
         except BaseException as error:
             failures.append(error)
 
@@ -174,7 +187,9 @@ def test_a_manifest_that_is_not_whole_is_refused_by_name(tmp_path: Path, manifes
         project.assemble(ASK, at=NOW)
 
 
-@pytest.mark.parametrize("pin", [{"since": "x"}, {"since": "x", "reason": "y", "latest": {"artifact": "z"}}])
+@pytest.mark.parametrize(
+    "pin", [{"since": "x"}, {"since": "x", "reason": "y", "latest": {"artifact": "z"}}]
+)
 def test_a_damaged_pin_is_refused_by_name(tmp_path: Path, pin: dict[str, object]):
     layout = Layout(make_project(tmp_path, [make_item("a", "refund")]))
     pointer = json.loads(layout.pointer.read_text(encoding="utf-8"))

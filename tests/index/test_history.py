@@ -18,9 +18,17 @@ from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.errors import Conflict, Corrupt, CtxError, InvalidRequest, NotFound
 from ctx_pipeline.index import artifact
 from ctx_pipeline.index.artifact import Layout, move_pointer, read_pointer
-from ctx_pipeline.index.history import IndexChange, closed_since, index_pin, kept_artifacts, pin_today, roll_back, unpin
-from ctx_pipeline.retirement import retire_item
-from tests.artifacts import (
+from ctx_pipeline.index.history import (
+    IndexChange,
+    closed_since,
+    index_pin,
+    kept_artifacts,
+    pin_today,
+    roll_back,
+    unpin,
+)
+from ctx_pipeline.lifecycle.retire import retire_item
+from testing.artifacts import (
     ANA,
     NOW,
     append_overlay,
@@ -51,13 +59,19 @@ def home(tmp_path: Path) -> Path:
 def shown(home: Path) -> set[str]:
     request = ContextRequest(task=Task(text="refund"), identity=ANA)
     with open_project(home) as project:
-        return {item.item_id for item in project.assemble(request, at=NOW).items if "handbook" in item.item_id}
+        return {
+            item.item_id
+            for item in project.assemble(request, at=NOW).items
+            if "handbook" in item.item_id
+        }
 
 
 def back(home: Path, artifact: str | None = None, reason: str = "wrong prices") -> IndexChange:
     with open_pipeline(home) as pipeline:
         today = pipeline.generation()
-        return roll_back(pipeline.layout, today, pipeline.store, at=NOW, artifact=artifact, reason=reason)
+        return roll_back(
+            pipeline.layout, today, pipeline.store, at=NOW, artifact=artifact, reason=reason
+        )
 
 
 def test_kept_artifacts_are_listed_with_what_they_are_made_from(home: Path):
@@ -80,13 +94,22 @@ def test_the_one_before_is_served_and_held_while_builds_go_on(home: Path):
     built, _ = build_index(home)
     pin = index_pin(Layout(home))
     assert pin is not None
-    assert (pin.artifact, pin.since, pin.reason, pin.waiting) == (before, NOW, "wrong prices", built)
+    assert (pin.artifact, pin.since, pin.reason, pin.waiting) == (
+        before,
+        NOW,
+        "wrong prices",
+        built,
+    )
     assert shown(home) == {A, B}
     with open_pipeline(home) as pipeline:
-        assert pipeline.built_generation() == pipeline.generation() != pipeline.published_generation()
+        assert (
+            pipeline.built_generation() == pipeline.generation() != pipeline.published_generation()
+        )
     with open_project(home) as project:
         assert project.status(at=NOW).pin == pin
-    assert [one.artifact for one in kept_artifacts(Layout(home)) if one.pinned and one.current] == [before]
+    assert [one.artifact for one in kept_artifacts(Layout(home)) if one.pinned and one.current] == [
+        before
+    ]
 
 
 def test_letting_go_serves_what_was_built_meanwhile_and_builds_publish_again(home: Path):
@@ -153,14 +176,21 @@ def test_an_item_that_was_closed_since_is_not_opened_again(
 def test_an_item_that_is_closed_while_the_index_is_pinned_is_told(home: Path):
     back(home)
     store_items(
-        home, [make_item("a", "refund one", groups=("board",)), make_item("b", "x", valid_from=NOW + timedelta(1))]
+        home,
+        [
+            make_item("a", "refund one", groups=("board",)),
+            make_item("b", "x", valid_from=NOW + timedelta(1)),
+        ],
     )
     with open_pipeline(home) as pipeline:
         pin = pin_today(pipeline.layout, pipeline.store, NOW)
         assert pin is not None
         assert pin.closed == 1
         kept = kept_artifacts(pipeline.layout)
-        assert closed_since(pipeline.layout.artifacts / kept[0].artifact[:32], pipeline.store, NOW) == 1
+        assert (
+            closed_since(pipeline.layout.artifacts / kept[0].artifact[:32], pipeline.store, NOW)
+            == 1
+        )
 
 
 def test_a_build_that_finds_an_item_closed_ends_the_pin(home: Path):
@@ -248,7 +278,9 @@ def test_a_process_killed_with_the_lock_in_its_hands_keeps_nobody_out(home: Path
         "from ctx_pipeline.index.artifact import Layout, pointer_lock\n"
         "with pointer_lock(Layout(Path(sys.argv[1]))):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", script, str(home)], check=False, timeout=50, env=dict(os.environ))
+    killed = subprocess.run(
+        [sys.executable, "-c", script, str(home)], check=False, timeout=50, env=dict(os.environ)
+    )
     assert killed.returncode == -signal.SIGKILL
     assert back(home).action == "rolled_back"
 

@@ -27,7 +27,9 @@ class Lengths:
 
 def take(folder: Path, names: list[str], version: str = "1") -> tuple[list[int], list[str]]:
     compute = Lengths(names)
-    return RowMemo(folder, "lengths", version).take(names, compute)["length"].to_pylist(), compute.asked
+    return RowMemo(folder, "lengths", version).take(names, compute)[
+        "length"
+    ].to_pylist(), compute.asked
 
 
 def test_only_what_is_new_is_computed_and_the_order_is_the_callers(tmp_path: Path):
@@ -36,7 +38,9 @@ def test_only_what_is_new_is_computed_and_the_order_is_the_callers(tmp_path: Pat
     assert take(tmp_path, ["aaa", "b", "cc"]) == ([3, 1, 2], [])
 
 
-def test_a_few_at_a_time_are_computed_as_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_few_at_a_time_are_computed_as_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(memo_module, "COMPUTE_ROWS", 2)
     names = ["aaa", "b", "cc", "dddd", "b", "eeeee"]
     assert take(tmp_path, names) == ([3, 1, 2, 4, 1, 5], ["aaa", "b", "cc", "dddd", "eeeee"])
@@ -53,7 +57,9 @@ def test_no_items_give_no_rows_and_later_ones_are_computed(tmp_path: Path):
     assert take(tmp_path, []) == ([], [])
 
 
-def test_another_version_of_the_code_computes_everything_and_leaves_nothing_of_the_old(tmp_path: Path):
+def test_another_version_of_the_code_computes_everything_and_leaves_nothing_of_the_old(
+    tmp_path: Path,
+):
     take(tmp_path, ["a"])
     assert take(tmp_path, ["a"], "2") == ([1], ["a"])
     assert len(list((tmp_path / "rows").iterdir())) == 1

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctx_pipeline.index import quantised
-from ctx_pipeline.index.catalogue import Row
 from ctx_pipeline.index.quantised import Quantised, quantised_table
+from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import ALWAYS, NEVER, ScopeLabel
 
 LIMIT = 8
@@ -50,7 +50,9 @@ def make_vectors(rng: np.random.Generator, count: int, dim: int, shape: str) -> 
         vectors = vectors[rng.integers(0, min(3, count), count)]
     elif shape == "flat":
         vectors[:, dim // 2 :] = 0.0
-    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)).astype(np.float32)
+    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)).astype(
+        np.float32
+    )
 
 
 @settings(deadline=None, max_examples=60)
@@ -67,16 +69,27 @@ def test_every_row_among_the_nearest_is_a_candidate(
 ):
     rng = np.random.default_rng(seed)
     tenants = ["acme"] * (count // 3) + ["beta"] * (count - count // 3)
-    rows = [make_row(number, tenant, f"g{rng.integers(groups)}") for number, tenant in enumerate(tenants)]
+    rows = [
+        make_row(number, tenant, f"g{rng.integers(groups)}")
+        for number, tenant in enumerate(tenants)
+    ]
     vectors, visible = make_vectors(rng, count, dim, shape), rng.random(count) < share
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("LEAST_ROWS", 1), ("LEAST_RUN", int(rng.integers(1, 30))), ("GATHER_ROWS", 16)):
+        for name, value in (
+            ("LEAST_ROWS", 1),
+            ("LEAST_RUN", int(rng.integers(1, 30))),
+            ("GATHER_ROWS", 16),
+        ):
             patch.setattr(quantised, name, value)
         copies = Quantised(quantised_table(vectors, rows), dim)
         first = count // 3
         plan = copies.plan("beta", first, visible[first:])
         assert plan is not None
-        query = vectors[rng.integers(count)] if rng.random() < 0.5 else make_vectors(rng, 1, dim, "random")[0]
+        query = (
+            vectors[rng.integers(count)]
+            if rng.random() < 0.5
+            else make_vectors(rng, 1, dim, "random")[0]
+        )
         found = copies.candidates(plan, query, LIMIT).tolist()
     own = [row for row in range(first, count) if visible[row]]
     scores = {row: float(vectors[row].astype(np.float64) @ query) for row in own}

@@ -23,7 +23,15 @@ from ctx_pipeline.index.lexical import LexicalHits
 from ctx_pipeline.index.reader import ArtifactReader, ServingIndex, ServingView
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.security.visibility import Clock, Viewer, code_of, micros, permission_code
-from tests.artifacts import ANA, NOW, WordEmbedder, append_overlay, make_item, make_project, overlay
+from testing.artifacts import (
+    ANA,
+    NOW,
+    WordEmbedder,
+    append_overlay,
+    make_item,
+    make_project,
+    overlay,
+)
 
 generated = settings(
     max_examples=25,
@@ -37,7 +45,9 @@ WORDS = ("refund", "order", "退款", "区域", "price", "stock", "gmv")
 @contextmanager
 def opened(home: Path) -> Iterator[ServingView]:
     with Ledger.open(home / ".ctx" / "state" / "ledger.db") as ledger:
-        yield ServingIndex(home, overlay_sequence=ledger.overlay_sequence, overlay_since=ledger.overlay_since).view()
+        yield ServingIndex(
+            home, overlay_sequence=ledger.overlay_sequence, overlay_since=ledger.overlay_since
+        ).view()
 
 
 @st.composite
@@ -58,11 +68,19 @@ def small_items(draw: st.DrawFn) -> list[ContextItem]:
                     title="t",
                     tenant=tenant or None,
                     groups=draw(st.sampled_from((("*",), ("analysts",), ("finance",), ()))),
-                    sensitivity=draw(st.sampled_from((None, Sensitivity.PUBLIC, Sensitivity.RESTRICTED))),
+                    sensitivity=draw(
+                        st.sampled_from((None, Sensitivity.PUBLIC, Sensitivity.RESTRICTED))
+                    ),
                     trust=draw(st.sampled_from((Trust.USER, Trust.TOOL_UNTRUSTED))),
                     valid_from=None if start is None else NOW + timedelta(days=start),
                     subject=draw(st.sampled_from((None, "s1", "s2"))),
-                    depends_on=tuple(draw(st.lists(st.sampled_from(("schema:*/1", "schema:handbook/2")), max_size=1))),
+                    depends_on=tuple(
+                        draw(
+                            st.lists(
+                                st.sampled_from(("schema:*/1", "schema:handbook/2")), max_size=1
+                            )
+                        )
+                    ),
                 )
             )
     return made
@@ -70,7 +88,8 @@ def small_items(draw: st.DrawFn) -> list[ContextItem]:
 
 viewers = st.builds(
     lambda tenant, groups, clearance, floor: Viewer.of(
-        Identity(principal="ana", tenant=tenant, groups=groups, clearance=clearance), trust_floor=floor
+        Identity(principal="ana", tenant=tenant, groups=groups, clearance=clearance),
+        trust_floor=floor,
     ),
     st.sampled_from(("acme", "acme-corp", "nobody")),
     st.sampled_from(((), ("analysts",), ("finance", "x"))),
@@ -78,7 +97,9 @@ viewers = st.builds(
     st.sampled_from((Trust.TOOL_UNTRUSTED, Trust.USER)),
 )
 clocks = st.builds(
-    lambda as_of: Clock(micros(NOW), None if as_of is None else micros(NOW + timedelta(days=as_of))),
+    lambda as_of: Clock(
+        micros(NOW), None if as_of is None else micros(NOW + timedelta(days=as_of))
+    ),
     st.sampled_from((None, -3, 0, 3)),
 )
 
@@ -93,7 +114,9 @@ def test_search_equals_a_loop_over_all_rows(items: list[ContextItem], data: st.D
         home = make_project(Path(folder), items, {"handbook": {}})
         if items and data.draw(st.booleans()):
             for item in data.draw(st.lists(st.sampled_from(items), max_size=3)):
-                code = data.draw(st.sampled_from(("retired", "quarantined", "forgotten", "revoked")))
+                code = data.draw(
+                    st.sampled_from(("retired", "quarantined", "forgotten", "revoked"))
+                )
                 append_overlay(home, overlay(code, item.item_id, tenant=item.scope.tenant or ""))
         with opened(home) as view:
             assert view.reader.rows == len(items)
@@ -126,13 +149,17 @@ def check_search(view: ServingView, viewer: Viewer, clock: Clock, text: str, lim
     visible = [row for row in everything if whole[row] == 0]
     scores = {row: float(reader.vectors[row] @ vector) for row in visible}
     exact = sorted(visible, key=lambda row: (-round(scores[row], 5), row))[:limit]
-    assert [round(float(score), 4) for score in hits.dense_scores] == [round(scores[row], 4) for row in exact]
+    assert [round(float(score), 4) for score in hits.dense_scores] == [
+        round(scores[row], 4) for row in exact
+    ]
     assert hits.dense_rows.tolist() == exact
     assert set(hits.dense_rows.tolist()) <= set(visible)
     first, last = reader.tenants.get(viewer.tenant, (0, 0))
     own = [code_of(whole[row]) for row in range(first, last)]
     assert hits.denied == {code: own.count(code) for code in hits.denied}
-    assert sum(hits.denied.values()) == sum(1 for row in range(first, last) if permission_code(labels[row], viewer))
+    assert sum(hits.denied.values()) == sum(
+        1 for row in range(first, last) if permission_code(labels[row], viewer)
+    )
     for row in hits.lexical.rows:
         assert permission_code(labels[row], viewer) is None
         assert labels[row].tenant == viewer.tenant
@@ -142,7 +169,10 @@ def check_search(view: ServingView, viewer: Viewer, clock: Clock, text: str, lim
 @generated
 @given(items=small_items())
 def test_lookups_equal_a_loop_over_all_rows(items: list[ContextItem]):
-    with tempfile.TemporaryDirectory() as folder, opened(make_project(Path(folder), items, {"handbook": {}})) as view:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        opened(make_project(Path(folder), items, {"handbook": {}})) as view,
+    ):
         reader = view.reader
         rows = list(range(reader.rows))
         ids = [reader.text("item_id", row) for row in rows]
@@ -166,12 +196,18 @@ def test_lookups_equal_a_loop_over_all_rows(items: list[ContextItem]):
 
 
 @pytest.mark.parametrize("share", [0.1, 0.9])
-def test_small_copies_change_neither_hits_nor_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float):
+def test_small_copies_change_neither_hits_nor_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+):
     """Few of the rows and most of them; with small copies and by their vectors alone."""
     search_small_copies(monkeypatch)
     rng = np.random.default_rng(7)
     items = [
-        make_item(f"{n:03d}", " ".join(rng.choice(WORDS, 4)), groups=("*",) if rng.random() < share else ("finance",))
+        make_item(
+            f"{n:03d}",
+            " ".join(rng.choice(WORDS, 4)),
+            groups=("*",) if rng.random() < share else ("finance",),
+        )
         for n in range(300)
     ]
     with opened(make_project(tmp_path, items)) as view:
@@ -182,7 +218,9 @@ def test_small_copies_change_neither_hits_nor_scores(tmp_path: Path, monkeypatch
         found = [search_hits(view, clock, text) for text in asked]
         assert found == [search_hits(view, clock, text) for text in asked]
         monkeypatch.setattr(reader_module, "EXACT_ROWS", 300)
-        assert found == [search_hits(ServingView(view.reader, 0, []), clock, text) for text in asked]
+        assert found == [
+            search_hits(ServingView(view.reader, 0, []), clock, text) for text in asked
+        ]
 
 
 def search_hits(view: ServingView, clock: Clock, text: str) -> tuple[list[int], bytes, LexicalHits]:
@@ -194,7 +232,9 @@ def search_hits(view: ServingView, clock: Clock, text: str) -> tuple[list[int], 
 def test_words_find_their_own_row_however_labels_alternate(tmp_path: Path):
     words = ("alpha", "退款", "bravo", "华东", "charlie", "库存", "delta", "门店", "echo")
     groups = (("*",), ("analysts",), ("finance",))
-    items = [make_item(f"{n:02d}", word, title="t", groups=groups[n % 3]) for n, word in enumerate(words)]
+    items = [
+        make_item(f"{n:02d}", word, title="t", groups=groups[n % 3]) for n, word in enumerate(words)
+    ]
     with opened(make_project(tmp_path, items)) as view:
         for n, word in enumerate(words):
             hits = view.search(word, None, viewer=Viewer.of(ANA), clock=Clock(micros(NOW)), limit=7)
@@ -202,9 +242,13 @@ def test_words_find_their_own_row_however_labels_alternate(tmp_path: Path):
 
 
 def test_equal_scores_are_cut_by_row(tmp_path: Path):
-    with opened(make_project(tmp_path, [make_item(f"{n:02d}", "refund", title="t") for n in range(50)])) as view:
+    with opened(
+        make_project(tmp_path, [make_item(f"{n:02d}", "refund", title="t") for n in range(50)])
+    ) as view:
         vector = WordEmbedder().embed_query("refund")
-        hits = view.search("refund", vector, viewer=Viewer.of(ANA), clock=Clock(micros(NOW)), limit=7)
+        hits = view.search(
+            "refund", vector, viewer=Viewer.of(ANA), clock=Clock(micros(NOW)), limit=7
+        )
         assert hits.dense_rows.tolist() == list(range(7)) == hits.lexical.rows
 
 

@@ -50,7 +50,9 @@ def make_item(
 
 
 def make_row(seq: int, item_id: str = "", content: str = "text", **changes: str) -> StoredItem:
-    return StoredItem.from_item(make_item(item_id or f"document:handbook/{seq}", content=content, **changes), seq, NOW)
+    return StoredItem.from_item(
+        make_item(item_id or f"document:handbook/{seq}", content=content, **changes), seq, NOW
+    )
 
 
 class CountingEmbedder:
@@ -64,7 +66,9 @@ class CountingEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         self.embedded += texts
-        return np.array([list(bytes.fromhex(sha256_hex(text)[:8])) for text in texts], dtype=np.float32)
+        return np.array(
+            [list(bytes.fromhex(sha256_hex(text)[:8])) for text in texts], dtype=np.float32
+        )
 
     def embed_query(self, text: str) -> np.ndarray:
         return self.embed_documents([text])[0]
@@ -78,7 +82,9 @@ def store(tmp_path: Path) -> Store:
 def test_an_empty_store_reads_as_empty_tables_and_creates_nothing(store: Store, tmp_path: Path):
     assert store.scan().num_rows == 0
     assert store.scan().schema.names == [*StoredItem.__dataclass_fields__]
-    assert store.scan_keys().schema.names == [name for name in StoredItem.__dataclass_fields__ if name != "item_json"]
+    assert store.scan_keys().schema.names == [
+        name for name in StoredItem.__dataclass_fields__ if name != "item_json"
+    ]
     assert (store.max_seq(), store.models(), store.fragments()) == (0, (), 0)
     assert store.read("acme", "document:handbook/a", "1") is None
     assert store.known(["a"], "model") == set()
@@ -96,12 +102,16 @@ def test_what_was_appended_is_read_back_as_it_was(store: Store):
     assert [StoredItem(**row) for row in store.scan().to_pylist()] == rows
     assert store.read(NASTY, f"document:{NASTY}", "1") == rows[1]
     assert rows[2].item().content == "\ufffdx"
-    assert [row.item() for row in rows] == [ContextItem.model_validate_json(row.item_json) for row in rows]
+    assert [row.item() for row in rows] == [
+        ContextItem.model_validate_json(row.item_json) for row in rows
+    ]
 
 
 @settings(max_examples=15)
 @given(st.lists(st.text(st.characters()), min_size=1, max_size=5))
-def test_any_text_that_an_item_can_hold_survives_the_store(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
+def test_any_text_that_an_item_can_hold_survives_the_store(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+):
     store = Store(tmp_path_factory.mktemp("store"))
     rows = [make_row(seq, content=text, tenant=text) for seq, text in enumerate(texts, start=1)]
     store.append(rows)
@@ -128,7 +138,9 @@ def test_a_version_that_was_recorded_again_reads_as_last_recorded(store: Store):
 
 
 def test_items_of_another_tenant_with_the_same_id_are_other_items(store: Store):
-    store.append([make_row(1, "document:a", "ours"), make_row(2, "document:a", "theirs", tenant="other")])
+    store.append(
+        [make_row(1, "document:a", "ours"), make_row(2, "document:a", "theirs", tenant="other")]
+    )
     ours = store.read("acme", "document:a", "1")
     assert ours is not None
     assert ours.item().content == "ours"
@@ -187,15 +199,22 @@ for number in range(5):
 
 
 def test_two_processes_that_append_at_once_lose_nothing_and_share_no_sequence(tmp_path: Path):
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), name]) for name in ("one", "two")]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), name])
+        for name in ("one", "two")
+    ]
     assert [writer.wait(timeout=50) for writer in writers] == [0, 0]
     keys = Store(tmp_path).scan_keys()
     assert keys["seq"].to_pylist() == list(range(1, 11))
-    assert sorted(keys["item_id"].to_pylist()) == sorted(f"document:{n}/{k}" for n in ("one", "two") for k in range(5))
+    assert sorted(keys["item_id"].to_pylist()) == sorted(
+        f"document:{n}/{k}" for n in ("one", "two") for k in range(5)
+    )
 
 
 def test_threads_that_share_a_store_append_without_loss(store: Store):
-    threads = [threading.Thread(target=store.append, args=([make_row(seq)],)) for seq in range(1, 9)]
+    threads = [
+        threading.Thread(target=store.append, args=([make_row(seq)],)) for seq in range(1, 9)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -234,7 +253,11 @@ def test_vectors_of_two_models_never_meet(store: Store):
     assert store.get_vectors("a-1", ["h"]).tolist() == [[1, 1, 1]]
     assert store.get_vectors("b-1", ["h"]).tolist() == [[0, 0, 0]]
     assert store.get_vectors("c-1", ["h"]).tolist() == [[2, 2, 2, 2, 2]]
-    assert [(entry.model, entry.dim) for entry in store.models()] == [("a-1", 3), ("b-1", 3), ("c-1", 5)]
+    assert [(entry.model, entry.dim) for entry in store.models()] == [
+        ("a-1", 3),
+        ("b-1", 3),
+        ("c-1", 5),
+    ]
     assert store.known(["h", "i"], "a-1") == {"h"}
     assert store.known(["h"], "d-1") == set()
 
@@ -281,7 +304,8 @@ def test_only_texts_without_a_vector_are_embedded(store: Store):
     assert ensure_embeddings(store, embedder, texts, texts_of(texts)) == 0
     assert embedder.embedded == ["refund", "退款", "", "new"]
     np.testing.assert_array_equal(
-        store.get_vectors(embedder.name, list(texts)), CountingEmbedder().embed_documents(list(texts.values()))
+        store.get_vectors(embedder.name, list(texts)),
+        CountingEmbedder().embed_documents(list(texts.values())),
     )
 
 
@@ -359,7 +383,9 @@ def test_a_vector_that_another_item_shares_is_not_erased(store: Store):
     rows = [make_row(1, "document:a", "same"), make_row(2, "document:b", "same")]
     assert rows[0].embed_hash == rows[1].embed_hash
     store.append(rows)
-    ensure_embeddings(store, CountingEmbedder(), [rows[0].embed_hash], texts_of({rows[0].embed_hash: "same"}))
+    ensure_embeddings(
+        store, CountingEmbedder(), [rows[0].embed_hash], texts_of({rows[0].embed_hash: "same"})
+    )
     store.erase("acme", ["document:a"])
     assert store.known([rows[1].embed_hash], "hash-1/test") == {rows[1].embed_hash}
 
@@ -370,7 +396,9 @@ def _damage(folder: Path, pattern: str, keep: float) -> None:
     path.write_bytes(data[: int(len(data) * keep)])
 
 
-@pytest.mark.parametrize(("pattern", "keep"), [("items.lance/data/*", 0.5), ("items.lance/_versions/*", 0.3)])
+@pytest.mark.parametrize(
+    ("pattern", "keep"), [("items.lance/data/*", 0.5), ("items.lance/_versions/*", 0.3)]
+)
 def test_damaged_files_are_reported_as_corrupt(tmp_path: Path, pattern: str, keep: float):
     Store(tmp_path).append([make_row(1)])
     _damage(tmp_path, pattern, keep)

@@ -13,11 +13,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from ctx_pipeline.backfill import MAX_PARTITIONS, build_partitions, partitions_in_range
-from ctx_pipeline.builder import build, open_instance
+from ctx_pipeline.building.exposure import day_file
 from ctx_pipeline.errors import InvalidRequest, Unavailable
-from ctx_pipeline.exposure import day_file
 from ctx_pipeline.index.artifact import Layout
+from ctx_pipeline.orchestration.backfill import (
+    MAX_PARTITIONS,
+    build_partitions,
+    partitions_in_range,
+)
+from ctx_pipeline.orchestration.build import build, open_instance
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = '[project]\nname = "shop"\ntenant = "acme"\n[usage]\nsince = 2026-11-01\n'
@@ -31,7 +35,9 @@ def home(tmp_path: Path) -> Path:
 
 
 def _done(home: Path) -> list[str]:
-    return sorted(day for day in DAYS if day_file(Layout(home).derived, date.fromisoformat(day)).exists())
+    return sorted(
+        day for day in DAYS if day_file(Layout(home).derived, date.fromisoformat(day)).exists()
+    )
 
 
 def _runs(home: Path) -> list[str]:
@@ -44,18 +50,20 @@ def _runs(home: Path) -> list[str]:
 def test_a_killed_backfill_goes_on_with_what_is_missing(home: Path) -> None:
     script = (
         "import os, signal, sys\n"
-        "import ctx_pipeline.exposure as exposure\n"
+        "import ctx_pipeline.building.exposure as exposure\n"
         "write = exposure.roll_up_day\n"
         "def roll_up_day(derived, ledger, day):\n"
         "    if day.day == 3:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return write(derived, ledger, day)\n"
         "exposure.roll_up_day = roll_up_day\n"
-        "from ctx_pipeline.backfill import build_partitions\n"
+        "from ctx_pipeline.orchestration.backfill import build_partitions\n"
         "build_partitions(sys.argv[1], '2026-11-01..2026-11-06', progress=False)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    killed = subprocess.run([sys.executable, "-c", script, str(home)], check=False, timeout=55, env=environment)
+    killed = subprocess.run(
+        [sys.executable, "-c", script, str(home)], check=False, timeout=55, env=environment
+    )
     assert killed.returncode == -signal.SIGKILL
     assert _done(home) == DAYS[:2]
     report = build_partitions(home, "2026-11-01..2026-11-06", progress=False)
@@ -69,7 +77,7 @@ def test_a_killed_backfill_goes_on_with_what_is_missing(home: Path) -> None:
 
 
 def test_ctrl_c_leaves_the_finished_days_done(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ctx_pipeline import exposure
+    from ctx_pipeline.building import exposure
 
     write = exposure.roll_up_day
 
@@ -83,7 +91,9 @@ def test_ctrl_c_leaves_the_finished_days_done(home: Path, monkeypatch: pytest.Mo
         with pytest.raises(KeyboardInterrupt):
             build_partitions(home, "2026-11-01..2026-11-03", progress=False)
     assert _done(home)[:1] == DAYS[:1]
-    assert build_partitions(home, "2026-11-01..2026-11-03", progress=False).assets[0].built == tuple(DAYS[1:3])
+    assert build_partitions(home, "2026-11-01..2026-11-03", progress=False).assets[
+        0
+    ].built == tuple(DAYS[1:3])
 
 
 def test_progress_names_each_partition(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -112,8 +122,12 @@ WRONG = {
 }
 
 
-def test_a_range_may_reach_beyond_what_there_is_and_one_that_misses_it_is_refused(home: Path) -> None:
-    assert build_partitions(home, "2026-10-30..2026-11-01", progress=False).assets[0].built == ("2026-11-01",)
+def test_a_range_may_reach_beyond_what_there_is_and_one_that_misses_it_is_refused(
+    home: Path,
+) -> None:
+    assert build_partitions(home, "2026-10-30..2026-11-01", progress=False).assets[0].built == (
+        "2026-11-01",
+    )
     days = [f"2026-11-{day:02}" for day in range(1, 30)]
     for wrong, message in WRONG.items():
         with pytest.raises(InvalidRequest, match=message.replace("'", ".")) as refused:
@@ -145,20 +159,25 @@ def test_two_backfills_do_not_run_at_once(home: Path) -> None:
     from filelock import FileLock
 
     (home / ".ctx").mkdir()
-    with FileLock(home / ".ctx" / "backfill.lock", fallback_to_soft=False), pytest.raises(Unavailable) as busy:
+    with (
+        FileLock(home / ".ctx" / "backfill.lock", fallback_to_soft=False),
+        pytest.raises(Unavailable) as busy,
+    ):
         build_partitions(home, "2026-11-01", progress=False)
     assert busy.value.stable_code == "build_busy"
 
 
-def test_what_a_partition_raises_reaches_the_caller_with_its_code(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_partition_raises_reaches_the_caller_with_its_code(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> object:
         raise Unavailable("no room", code="disk_full")
 
-    monkeypatch.setattr("ctx_pipeline.exposure.roll_up_day", full)
+    monkeypatch.setattr("ctx_pipeline.building.exposure.roll_up_day", full)
     with pytest.raises(Unavailable) as failed:
         build_partitions(home, "2026-11-01", progress=False)
     assert failed.value.stable_code == "disk_full"
-    monkeypatch.setattr("ctx_pipeline.exposure.roll_up_day", lambda *_: 1 / 0)
+    monkeypatch.setattr("ctx_pipeline.building.exposure.roll_up_day", lambda *_: 1 / 0)
     with pytest.raises(Unavailable, match="2026-11-01: ZeroDivisionError") as failed:
         build_partitions(home, "2026-11-01", progress=False)
     assert failed.value.stable_code == "build_failed"

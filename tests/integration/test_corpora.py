@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctx_pipeline import BuildReport, ContextProject, ContextRequest, Task, build
-from tests.corpora_project import make_corpora_project
+from testing.corpora_project import make_corpora_project
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -36,14 +36,20 @@ def built(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return home, build(home, progress=False)
 
 
-def test_every_file_of_every_source_is_accounted_for(built: tuple[Path, BuildReport], corpora: Path):
+def test_every_file_of_every_source_is_accounted_for(
+    built: tuple[Path, BuildReport], corpora: Path
+):
     """Ours: a file is loaded, empty, skipped with a reason, or failed with an error."""
     _, report = built
     by_source = {source.name: source for source in report.sources}
     assert report.errors == ()
-    assert len(by_source["github"].files) == len(list((corpora / "github_mcp_tools/snaps").iterdir()))
+    assert len(by_source["github"].files) == len(
+        list((corpora / "github_mcp_tools/snaps").iterdir())
+    )
     assert len(by_source["faq"].files) == 110
-    assert len(by_source["skills"].files) == len(list((corpora / "skills_anthropic/skills").glob("*/SKILL.md")))
+    assert len(by_source["skills"].files) == len(
+        list((corpora / "skills_anthropic/skills").glob("*/SKILL.md"))
+    )
     assert len(by_source["records"].files) == len(list((corpora / "context_bench/files").iterdir()))
     for source in report.sources:
         assert source.files, f"{source.name} lists no file"
@@ -53,7 +59,9 @@ def test_every_file_of_every_source_is_accounted_for(built: tuple[Path, BuildRep
         assert sum(file.items for file in source.files) == source.items, source.name
 
 
-def test_counts_of_items_match_what_the_corpora_hold(built: tuple[Path, BuildReport], corpora: Path):
+def test_counts_of_items_match_what_the_corpora_hold(
+    built: tuple[Path, BuildReport], corpora: Path
+):
     _, report = built
     by_source = {source.name: source for source in report.sources}
     assert by_source["github"].items == 117
@@ -69,9 +77,13 @@ def test_a_pack_holds_what_its_question_needs(
     """Ours: the required ids were written down before the first run."""
     home, _ = built
     with ContextProject.open(home) as project:
-        pack = project.assemble(ContextRequest(task=Task(text=question), token_budget=BUDGET), at=AT)
+        pack = project.assemble(
+            ContextRequest(task=Task(text=question), token_budget=BUDGET), at=AT
+        )
         traces = project.explain(pack.snapshot_id)
-    shown = {item.item_id.partition("#")[0] for item in pack.items} | {tool.item_id for tool in pack.capabilities}
+    shown = {item.item_id.partition("#")[0] for item in pack.items} | {
+        tool.item_id for tool in pack.capabilities
+    }
     # Two manifests define some metrics in the very same words: the pack shows one and says which.
     twins = {
         trace.item_id
@@ -82,7 +94,9 @@ def test_a_pack_holds_what_its_question_needs(
     assert set(required) <= shown | twins
 
 
-def test_a_second_build_embeds_nothing_and_publishes_the_same_artifact(built: tuple[Path, BuildReport]):
+def test_a_second_build_embeds_nothing_and_publishes_the_same_artifact(
+    built: tuple[Path, BuildReport],
+):
     home, first = built
     second = build(home, progress=False)
     assert (second.embedded, second.artifact, second.items) == (0, first.artifact, first.items)

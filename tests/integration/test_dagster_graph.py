@@ -11,8 +11,8 @@ import pytest
 import yaml
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
-from ctx_pipeline.dagster_storage import INSTANCE_TEMPLATE, write_instance
 from ctx_pipeline.definitions import NO_PROJECT, defs, make_definitions
+from ctx_pipeline.orchestration.instance import INSTANCE_TEMPLATE, write_instance
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -52,11 +52,30 @@ def test_the_asset_graph_has_the_shape_we_reviewed(home: Path) -> None:
         ("sources/handbook", "", "sources", "documents lancedb", "team:docs-team", "36h 48h"),
         ("sources/notes", "", "sources", "lancedb memories", "ana@example.com", "1h 2h"),
         ("sources/rules", "", "sources", "instructions lancedb", "", ""),
-        ("stages/discovered_items", sources, "stages", "arrow lancedb python", "team:context-platform", "1h 2h"),
-        ("stages/filtered_items", "stages/discovered_items", "stages", "arrow python tantivy", *_STAGE),
+        (
+            "stages/discovered_items",
+            sources,
+            "stages",
+            "arrow lancedb python",
+            "team:context-platform",
+            "1h 2h",
+        ),
+        (
+            "stages/filtered_items",
+            "stages/discovered_items",
+            "stages",
+            "arrow python tantivy",
+            *_STAGE,
+        ),
         ("stages/ranked_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
         ("stages/transformed_items", "stages/discovered_items", "stages", "arrow python", *_STAGE),
-        ("stages/budgeted_items", "stages/transformed_items", "stages", "arrow python tiktoken", *_STAGE),
+        (
+            "stages/budgeted_items",
+            "stages/transformed_items",
+            "stages",
+            "arrow python tiktoken",
+            *_STAGE,
+        ),
         (
             "stages/assembled_items",
             "stages/budgeted_items stages/discovered_items stages/filtered_items stages/ranked_items "
@@ -100,7 +119,12 @@ def _rows(definitions: dg.Definitions) -> list[tuple[str, str, str, str, str, st
 
 _ORDER = (
     *("sources/handbook", "sources/notes", "sources/rules"),
-    *("stages/discovered_items", "stages/filtered_items", "stages/ranked_items", "stages/transformed_items"),
+    *(
+        "stages/discovered_items",
+        "stages/filtered_items",
+        "stages/ranked_items",
+        "stages/transformed_items",
+    ),
     *("stages/budgeted_items", "stages/assembled_items", "stages/context_snapshots"),
     "usage/daily_exposure",
 )
@@ -137,14 +161,25 @@ def test_jobs_sensors_and_schedules_have_the_status_we_reviewed(home: Path) -> N
     jobs = {job.name for job in repository.get_all_jobs() if not job.name.startswith("__")}
     assert jobs == {"build_all", "assemble_context_job"}
     sensors = {sensor.name: sensor.default_status.value for sensor in repository.sensor_defs}
-    names = ("evictions", "maintenance", "run_failed", "source_changes", "superseded_versions", "freshness_automation")
+    names = (
+        "evictions",
+        "maintenance",
+        "run_failed",
+        "source_changes",
+        "superseded_versions",
+        "freshness_automation",
+    )
     assert sensors == dict.fromkeys(names, "RUNNING")
-    schedules = {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs}
+    schedules = {
+        schedule.name: schedule.default_status.value for schedule in repository.schedule_defs
+    }
     assert schedules == {"build_all_daily": "STOPPED"}
     assert repository.get_sensor_def("superseded_versions").minimum_interval_seconds == 30
 
 
-def test_the_code_location_loads_without_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_location_loads_without_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("CTX_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     empty = defs()
@@ -154,12 +189,18 @@ def test_the_code_location_loads_without_a_project(tmp_path: Path, monkeypatch: 
     assert empty.resolve_job_def("build_all").description == NO_PROJECT
 
 
-def test_the_code_location_reads_the_project_that_ctx_home_names(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_location_reads_the_project_that_ctx_home_names(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CTX_HOME", str(home))
-    assert dg.AssetKey(["sources", "handbook"]) in set(defs().resolve_asset_graph().get_all_asset_keys())
+    assert dg.AssetKey(["sources", "handbook"]) in set(
+        defs().resolve_asset_graph().get_all_asset_keys()
+    )
 
 
-def test_a_source_that_never_was_read_is_read_and_a_failing_one_is_tried_once_an_hour(home: Path) -> None:
+def test_a_source_that_never_was_read_is_read_and_a_failing_one_is_tried_once_an_hour(
+    home: Path,
+) -> None:
     definitions = make_definitions(home)
     start = datetime(2026, 11, 30, 9, 30, tzinfo=UTC)
     sources = ["sources/handbook", "sources/notes", "sources/rules"]
@@ -175,7 +216,11 @@ def test_a_source_that_never_was_read_is_read_and_a_failing_one_is_tried_once_an
                 cursor=cursor,
             )
             cursor = result.cursor
-            wanted.append(sorted(found.key.to_user_string() for found in result.results if found.true_subset.size))
+            wanted.append(
+                sorted(
+                    found.key.to_user_string() for found in result.results if found.true_subset.size
+                )
+            )
     assert wanted == [sources, [], [], sources, []]
 
 
@@ -186,7 +231,9 @@ def test_an_equal_data_version_of_a_source_rebuilds_nothing(home: Path) -> None:
         for _ in range(3):
             for key in definitions.resolve_asset_graph().get_all_asset_keys():
                 tags = {DATA_VERSION_TAG: "same"}
-                instance.report_runless_asset_event(dg.AssetMaterialization(asset_key=key, tags=tags))
+                instance.report_runless_asset_event(
+                    dg.AssetMaterialization(asset_key=key, tags=tags)
+                )
             result = dg.evaluate_automation_conditions(
                 defs=definitions,
                 instance=instance,
@@ -211,14 +258,19 @@ def test_finished_days_are_rolled_up_once_and_today_is_not(home: Path) -> None:
         days = sorted(found.true_subset.expensively_compute_partition_keys())
         assert (days[0], days[-1], len(days)) == ("2026-11-23", "2026-11-29", 7)
         again = dg.evaluate_automation_conditions(
-            defs=definitions, instance=instance, asset_selection=usage, evaluation_time=now, cursor=first.cursor
+            defs=definitions,
+            instance=instance,
+            asset_selection=usage,
+            evaluation_time=now,
+            cursor=first.cursor,
         )
         assert again.total_requested == 0
 
 
 def test_a_new_instance_is_the_one_of_the_repository_and_an_edited_one_is_kept(home: Path) -> None:
     template, repository = (
-        yaml.safe_load(text) for text in (INSTANCE_TEMPLATE, (REPOSITORY / "dagster.yaml").read_text(encoding="utf-8"))
+        yaml.safe_load(text)
+        for text in (INSTANCE_TEMPLATE, (REPOSITORY / "dagster.yaml").read_text(encoding="utf-8"))
     )
     assert {**template, "nux": None} == {**repository, "nux": None}
     folder = write_instance(home)

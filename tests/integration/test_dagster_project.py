@@ -16,12 +16,12 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import BuildReport, ContextProject, ContextRequest, Task, build
-from ctx_pipeline.builder import BUILD_TAG, IN_PROCESS, open_instance
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.errors import ConfigError, CtxError, InvalidRequest, Unavailable
 from ctx_pipeline.index.artifact import Layout, read_pointer
 from ctx_pipeline.ledger.records import OverlayEntry
-from ctx_pipeline.pipeline import Pipeline
+from ctx_pipeline.orchestration.build import BUILD_TAG, IN_PROCESS, open_instance
 from ctx_pipeline.resources import ContextProjectResource, build_lock
 from ctx_pipeline.sensors.superseded import GENERATION_TAG, superseded_versions
 
@@ -58,7 +58,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BuildReport]:
     (home / "ctx.toml").write_text(PROJECT, encoding="utf-8")
     (home / "documents").mkdir()
     (home / "documents" / "refunds.md").write_text(_document(1, 30), encoding="utf-8")
-    notes = ['{"id": "m1", "text": "Ana likes short answers"}', '{"id": "m2", "text": "周报在周一发布"}', "not json"]
+    notes = [
+        '{"id": "m1", "text": "Ana likes short answers"}',
+        '{"id": "m2", "text": "周报在周一发布"}',
+        "not json",
+    ]
     (home / "notes.jsonl").write_text("\n".join(notes), encoding="utf-8")
     return home, build(home, progress=False)
 
@@ -68,10 +72,14 @@ def home(built: tuple[Path, BuildReport], tmp_path: Path) -> Path:
     return shutil.copytree(built[0], tmp_path / "shop")
 
 
-def test_a_first_build_reports_items_errors_and_the_artifact(built: tuple[Path, BuildReport]) -> None:
+def test_a_first_build_reports_items_errors_and_the_artifact(
+    built: tuple[Path, BuildReport],
+) -> None:
     home, report = built
     assert (report.items, report.embedded, report.reused, report.retired) == (3, 3, 0, 0)
-    assert [(error.path, error.line, error.code) for error in report.errors] == [("notes.jsonl", 3, "bad_json")]
+    assert [(error.path, error.line, error.code) for error in report.errors] == [
+        ("notes.jsonl", 3, "bad_json")
+    ]
     assert [source.name for source in report.sources] == ["handbook", "notes"]
     pointer = read_pointer(Layout(home))
     assert pointer is not None
@@ -83,11 +91,18 @@ def test_a_second_build_embeds_nothing_and_publishes_the_same_artifact(
 ) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(home / "elsewhere"))
     again = build(home, progress=False)
-    assert (again.items, again.embedded, again.reused, again.artifact) == (3, 0, 3, built[1].artifact)
+    assert (again.items, again.embedded, again.reused, again.artifact) == (
+        3,
+        0,
+        3,
+        built[1].artifact,
+    )
     assert not (home / "elsewhere").exists()
 
 
-def test_a_deleted_derived_folder_is_built_again_without_embedding(home: Path, built: tuple[Path, BuildReport]) -> None:
+def test_a_deleted_derived_folder_is_built_again_without_embedding(
+    home: Path, built: tuple[Path, BuildReport]
+) -> None:
     shutil.rmtree(home / ".ctx" / "derived")
     again = build(home, progress=False)
     assert (again.embedded, again.artifact) == (0, built[1].artifact)
@@ -112,16 +127,24 @@ def test_materialisations_show_counts_versions_and_errors_and_no_content(home: P
         events = [record.event_log_entry.to_json() for record in _materializations(instance)]
     assert len(events) == 9
     for secret in ("short answers", "周报", "退款"):
-        assert not [event for event in events if secret in event or json.dumps(secret)[1:-1] in event]
+        assert not [
+            event for event in events if secret in event or json.dumps(secret)[1:-1] in event
+        ]
 
 
 def test_a_file_error_is_a_warning_of_the_source_and_the_run_succeeds(home: Path) -> None:
     with open_instance(home) as instance:
         (run,) = instance.get_runs()
-        assert (run.job_name, run.status, run.tags[BUILD_TAG]) == ("build_all", dg.DagsterRunStatus.SUCCESS, IN_PROCESS)
+        assert (run.job_name, run.status, run.tags[BUILD_TAG]) == (
+            "build_all",
+            dg.DagsterRunStatus.SUCCESS,
+            IN_PROCESS,
+        )
         key = dg.AssetCheckKey(dg.AssetKey(["sources", "notes"]), "every_file_loaded")
         (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=5)
-        evaluation = record.event.dagster_event.asset_check_evaluation_data if record.event else None
+        evaluation = (
+            record.event.dagster_event.asset_check_evaluation_data if record.event else None
+        )
         assert evaluation is not None
         assert (evaluation.passed, evaluation.severity) == (False, dg.AssetCheckSeverity.WARN)
 
@@ -154,7 +177,9 @@ def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_build_waits_for_another_one_and_then_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_build_waits_for_another_one_and_then_says_so(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with build_lock(home, 0.0), pytest.raises(Unavailable) as busy:
         build(home, lock_seconds=0.1)
     assert busy.value.stable_code == "build_busy"
@@ -163,7 +188,10 @@ def test_a_build_waits_for_another_one_and_then_says_so(home: Path, capsys: pyte
 
 def test_what_an_asset_raises_reaches_the_caller_with_its_code(home: Path) -> None:
     config = home / "ctx.toml"
-    config.write_text(config.read_text(encoding="utf-8") + '[embedder]\nmodel = "/no/such/model"\n', encoding="utf-8")
+    config.write_text(
+        config.read_text(encoding="utf-8") + '[embedder]\nmodel = "/no/such/model"\n',
+        encoding="utf-8",
+    )
     with pytest.raises(CtxError) as raised:
         build(home, progress=False)
     assert raised.value.stable_code == "model_unavailable"
@@ -182,7 +210,7 @@ def test_progress_goes_to_stderr_line_by_line_where_there_is_no_terminal(
 def test_a_killed_build_is_failed_by_the_next_one_which_does_not_wait_for_it(home: Path) -> None:
     script = (
         "import os, signal, sys\n"
-        "from ctx_pipeline.pipeline import Pipeline\n"
+        "from ctx_pipeline.building.pipeline import Pipeline\n"
         "Pipeline.discovered_items = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from ctx_pipeline import build\n"
         "build(sys.argv[1], progress=False)\n"
@@ -202,7 +230,9 @@ def test_an_interrupted_build_raises_the_interrupt_and_the_next_one_goes_on(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(Pipeline, "discovered_items", lambda self: signal.raise_signal(signal.SIGINT))
+        patched.setattr(
+            Pipeline, "discovered_items", lambda self: signal.raise_signal(signal.SIGINT)
+        )
         with pytest.raises(KeyboardInterrupt):
             build(home, progress=False)
     assert build(home, progress=False).embedded == 0
@@ -230,7 +260,9 @@ def test_old_runs_go_except_the_last_one_of_each_asset(home: Path) -> None:
         newest, first = instance.get_runs()
         assert newest.asset_selection == {dg.AssetKey(["sources", "handbook"])}
         assert _metadata(instance, "sources/notes")["dagster/row_count"] == 2
-        files = {path.stem for path in (home / ".ctx" / "dagster" / "history" / "runs").glob("?*-*.db")}
+        files = {
+            path.stem for path in (home / ".ctx" / "dagster" / "history" / "runs").glob("?*-*.db")
+        }
         assert files == {newest.run_id, first.run_id}
 
 
@@ -243,7 +275,9 @@ def test_the_sensor_is_silent_while_the_artifact_is_current(home: Path) -> None:
     assert "up to date" in str(result.skip_reason)
 
 
-def test_the_sensor_requests_one_run_per_generation_and_a_replayed_tick_the_same_one(home: Path) -> None:
+def test_the_sensor_requests_one_run_per_generation_and_a_replayed_tick_the_same_one(
+    home: Path,
+) -> None:
     _quarantine(home, "memory:notes/m1")
     first, again = _tick(home), _tick(home)
     (request,) = first.run_requests or []
@@ -286,7 +320,9 @@ def test_the_sensor_has_nothing_to_do_before_the_first_build(tmp_path: Path) -> 
 
 
 def test_the_assembly_op_is_the_engine_of_every_other_surface(home: Path) -> None:
-    request = ContextRequest(task=Task(text="How long do refunds take? 退款要多久"), token_budget=2_000)
+    request = ContextRequest(
+        task=Task(text="How long do refunds take? 退款要多久"), token_budget=2_000
+    )
     with ContextProject.open(home) as project:
         direct = project.assemble(request, at=AT, durable=True)
     config = {"request": request.model_dump(mode="json", exclude_none=True), "at": AT.isoformat()}
@@ -308,21 +344,32 @@ def test_the_assembly_op_is_the_engine_of_every_other_surface(home: Path) -> Non
 
 def test_a_bad_request_fails_the_run_and_says_where(home: Path) -> None:
     config = {"request": {"task": {"text": "x"}, "token_budget": 0}}
-    with open_instance(home) as instance, pytest.raises(InvalidRequest, match=r"request\.token_budget"):
+    with (
+        open_instance(home) as instance,
+        pytest.raises(InvalidRequest, match=r"request\.token_budget"),
+    ):
         _assemble(home, instance, config)
 
 
 # --- helpers
 
 
-def _assemble(home: Path, instance: dg.DagsterInstance, config: dict[str, Any]) -> dg.ExecuteInProcessResult:
+def _assemble(
+    home: Path, instance: dg.DagsterInstance, config: dict[str, Any]
+) -> dg.ExecuteInProcessResult:
     job = make_definitions(home).resolve_job_def("assemble_context_job")
     run_config = {"ops": {"assemble_context": {"config": config}}}
     return job.execute_in_process(instance=instance, run_config=run_config)
 
 
-def _output_metadata(result: dg.ExecuteInProcessResult, step: str) -> dict[str, dg.MetadataValue[Any]]:
-    outputs = [event for event in result.all_node_events if event.is_successful_output and event.step_key == step]
+def _output_metadata(
+    result: dg.ExecuteInProcessResult, step: str
+) -> dict[str, dg.MetadataValue[Any]]:
+    outputs = [
+        event
+        for event in result.all_node_events
+        if event.is_successful_output and event.step_key == step
+    ]
     return dict(outputs[0].step_output_data.metadata)
 
 
@@ -380,7 +427,9 @@ def test_a_source_that_cannot_be_read_is_fresh_nowhere_and_the_others_are_built(
     with open_instance(home) as instance:
         read = len(instance.fetch_materializations(key, limit=10).records)
     shutil.rmtree(home / "documents")
-    (home / "notes.jsonl").write_text('{"id": "m1", "text": "Ana likes long answers"}\n', encoding="utf-8")
+    (home / "notes.jsonl").write_text(
+        '{"id": "m1", "text": "Ana likes long answers"}\n', encoding="utf-8"
+    )
     report = build(home, progress=False)
     assert {"missing", "source_shrank"} <= {error.code for error in report.errors}
     with open_instance(home) as instance:
@@ -391,7 +440,10 @@ def test_a_source_that_cannot_be_read_is_fresh_nowhere_and_the_others_are_built(
         assert check.status.value == "FAILED"
     with ContextProject.open(home) as project:
         after = {source.name: source.refreshed_at for source in project.status().sources}
-        asked = [ContextRequest(task=Task(text=text)) for text in ("refunds take days", "what does Ana like?")]
+        asked = [
+            ContextRequest(task=Task(text=text))
+            for text in ("refunds take days", "what does Ana like?")
+        ]
         text = "".join(project.assemble(request).render("text") for request in asked)
     assert after["handbook"] == before["handbook"]
     assert after["notes"] != before["notes"]

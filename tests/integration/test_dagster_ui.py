@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 from ctx_pipeline import build
-from ctx_pipeline.backfill import build_partitions
-from ctx_pipeline.dev import start_dev
 from ctx_pipeline.errors import ConfigError, InvalidRequest, Unavailable
+from ctx_pipeline.orchestration.backfill import build_partitions
+from ctx_pipeline.orchestration.dev import start_dev
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -45,7 +45,14 @@ since = 2026-01-01
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 # A closed network: without these flags the browser's own services try to reach the outside at every start.
 FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+    ),
     *("--disable-background-networking", "--disable-component-update", "--window-size=1500,950"),
 )
 
@@ -56,14 +63,18 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("shop")
     (home / "ctx.toml").write_text(PROJECT, encoding="utf-8")
     (home / "documents").mkdir()
-    (home / "dagster.py").write_text("raise ImportError('a project file hides a library')\n", encoding="utf-8")
-    (home / "documents" / "refunds.md").write_text("# Refunds\nWithin 30 days. 三十天内。\n", encoding="utf-8")
+    (home / "dagster.py").write_text(
+        "raise ImportError('a project file hides a library')\n", encoding="utf-8"
+    )
+    (home / "documents" / "refunds.md").write_text(
+        "# Refunds\nWithin 30 days. 三十天内。\n", encoding="utf-8"
+    )
     build(home, progress=False)
     # What the automation would roll up by itself, so that the daemon has nothing else to do.
     today = datetime.now(UTC).date()
     build_partitions(home, f"{today - timedelta(days=9)}..{today}", progress=False)
     log = home / "dev.log"
-    script = "import sys; from ctx_pipeline.dev import dev; dev(sys.argv[1])"
+    script = "import sys; from ctx_pipeline.orchestration.dev import dev; dev(sys.argv[1])"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-c", script, str(home)],
@@ -86,7 +97,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_the_daemon_finds_every_asset_fresh(served: str) -> None:
     def healthy() -> bool:
-        nodes = _ask(served, "{assetNodes{assetKey{path} freshnessStatusInfo{freshnessStatus}}}")["assetNodes"]
+        nodes = _ask(served, "{assetNodes{assetKey{path} freshnessStatusInfo{freshnessStatus}}}")[
+            "assetNodes"
+        ]
         # Days have no window: each is rolled up once.
         windowed = [node for node in nodes if node["assetKey"]["path"][0] != "usage"]
         states = {node["freshnessStatusInfo"]["freshnessStatus"] for node in windowed}
@@ -125,7 +138,12 @@ def test_a_materialisation_from_the_ui_succeeds(served: str) -> None:
 
 def test_a_backfill_from_the_ui_builds_each_day_in_a_run_of_its_own(served: str) -> None:
     days = ["2026-01-01", "2026-01-02"]
-    variables = {"params": {"assetSelection": [{"path": ["usage", "daily_exposure"]}], "partitionNames": days}}
+    variables = {
+        "params": {
+            "assetSelection": [{"path": ["usage", "daily_exposure"]}],
+            "partitionNames": days,
+        }
+    }
     launched = _ask(
         served,
         "mutation($params: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $params) "
@@ -140,23 +158,47 @@ def test_a_backfill_from_the_ui_builds_each_day_in_a_run_of_its_own(served: str)
 
     def ended() -> list[tuple[str, str]]:
         backfill = _ask(served, question)["partitionBackfillOrError"]
-        if backfill["status"] not in ("COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"):
+        if backfill["status"] not in (
+            "COMPLETED_SUCCESS",
+            "COMPLETED_FAILED",
+            "FAILED",
+            "CANCELED",
+        ):
             return []
         tags = ({tag["key"]: tag["value"] for tag in run["tags"]} for run in backfill["runs"])
-        return [(tag["dagster/partition"], run["status"]) for tag, run in zip(tags, backfill["runs"], strict=True)]
+        return [
+            (tag["dagster/partition"], run["status"])
+            for tag, run in zip(tags, backfill["runs"], strict=True)
+        ]
 
-    assert sorted(_eventually(ended, "the end of the backfill", 240)) == [(day, "SUCCESS") for day in days]
+    assert sorted(_eventually(ended, "the end of the backfill", 240)) == [
+        (day, "SUCCESS") for day in days
+    ]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"
+)
 def test_a_browser_shows_the_published_artifact(served: str, tmp_path: Path) -> None:
     """Set UI_SCREENSHOTS to a folder to keep the pictures."""
     pictures = Path(os.environ.get("UI_SCREENSHOTS", tmp_path))
-    asset = _look(f"{served}/assets/stages/assembled_items", pictures / "assembled_items.png", tmp_path)
-    for text in ("Publishes the parts above", "context-platform", "stays fresh", "Row count", "Materialize"):
+    asset = _look(
+        f"{served}/assets/stages/assembled_items", pictures / "assembled_items.png", tmp_path
+    )
+    for text in (
+        "Publishes the parts above",
+        "context-platform",
+        "stays fresh",
+        "Row count",
+        "Materialize",
+    ):
         assert text in asset
-    graph = _look(f"{served}/locations/ctx_pipeline/asset-groups/stages", pictures / "stages.png", tmp_path)
-    assert all(name in graph for name in ("discovered_items", "budgeted_items", "context_snapshots"))
+    graph = _look(
+        f"{served}/locations/ctx_pipeline/asset-groups/stages", pictures / "stages.png", tmp_path
+    )
+    assert all(
+        name in graph for name in ("discovered_items", "budgeted_items", "context_snapshots")
+    )
     assert (pictures / "stages.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -176,9 +218,16 @@ def _look(url: str, picture: Path, scratch: Path) -> str:
     """Return the text of a page after its scripts have run, and keep a picture of it."""
     picture.parent.mkdir(parents=True, exist_ok=True)
     assert CHROMIUM is not None
-    options = (f"--user-data-dir={scratch / 'profile'}", "--virtual-time-budget=25000", f"--screenshot={picture}")
+    options = (
+        f"--user-data-dir={scratch / 'profile'}",
+        "--virtual-time-budget=25000",
+        f"--screenshot={picture}",
+    )
     shown = subprocess.run(
-        [CHROMIUM, *FLAGS, *options, "--dump-dom", url], capture_output=True, check=True, timeout=120
+        [CHROMIUM, *FLAGS, *options, "--dump-dom", url],
+        capture_output=True,
+        check=True,
+        timeout=120,
     )
     return re.sub(r"<[^>]+>", " ", shown.stdout.decode())
 
@@ -192,7 +241,9 @@ def _url(log: Path, process: subprocess.Popen[bytes]) -> str:
 
 def _ask(url: str, query: str, variables: dict[str, Any] | None = None) -> dict[str, Any]:
     body = json.dumps({"query": query, "variables": variables or {}}).encode()
-    request = urllib.request.Request(f"{url}/graphql", data=body, headers={"content-type": "application/json"})
+    request = urllib.request.Request(
+        f"{url}/graphql", data=body, headers={"content-type": "application/json"}
+    )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=60) as answer:
         parsed: dict[str, Any] = json.load(answer)

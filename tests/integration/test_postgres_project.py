@@ -11,15 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from ctx_pipeline.builder import BUILD_TAG, build, open_instance
-from ctx_pipeline.config import load_config
+from ctx_pipeline.config.settings import load_config
 from ctx_pipeline.contracts import ContextPack, ContextRequest, Task
-from ctx_pipeline.dagster_storage import STORAGE_LINE, STORAGE_VARIABLE, dagster_url, storage_variable, write_instance
-from ctx_pipeline.dev import start_dev
 from ctx_pipeline.errors import ConfigError, Unavailable
 from ctx_pipeline.ledger import OverlayEntry
+from ctx_pipeline.orchestration.build import BUILD_TAG, build, open_instance
+from ctx_pipeline.orchestration.dev import start_dev
+from ctx_pipeline.orchestration.instance import (
+    STORAGE_LINE,
+    STORAGE_VARIABLE,
+    dagster_url,
+    storage_variable,
+    write_instance,
+)
 from ctx_pipeline.project import ContextProject
-from tests.postgres_server import PASSWORD, Server
+from testing.postgres_server import PASSWORD, Server
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 PROJECT = """\
@@ -35,12 +41,19 @@ kind = "memories"
 path = "notes.jsonl"
 """
 REQUEST = ContextRequest(task=Task(text="short answers, 周报"))
-NOTES = ['{"id": "m1", "text": "Ana likes short answers"}', '{"id": "m2", "text": "周报在周一发布"}']
+NOTES = [
+    '{"id": "m1", "text": "Ana likes short answers"}',
+    '{"id": "m2", "text": "周报在周一发布"}',
+]
 
 
 def make_home(home: Path, *, ledger: str = "", dagster: str = "") -> Path:
     home.mkdir(exist_ok=True)
-    tables = [f'[{name}]\nurl = "{url}"\n' for name, url in (("ledger", ledger), ("dagster", dagster)) if url]
+    tables = [
+        f'[{name}]\nurl = "{url}"\n'
+        for name, url in (("ledger", ledger), ("dagster", dagster))
+        if url
+    ]
     (home / "ctx.toml").write_text(PROJECT + "".join(tables), encoding="utf-8")
     (home / "notes.jsonl").write_text("\n".join(NOTES), encoding="utf-8")
     return home
@@ -58,7 +71,9 @@ def ask_elsewhere(home: str, answers: multiprocessing.Queue[str]) -> None:
 def test_a_project_with_everything_in_postgres_builds_answers_replays_and_retires(
     tmp_path: Path, postgres_server: Server
 ) -> None:
-    home = make_home(tmp_path / "shop", ledger=postgres_server.database(), dagster=postgres_server.database())
+    home = make_home(
+        tmp_path / "shop", ledger=postgres_server.database(), dagster=postgres_server.database()
+    )
     first, second = build(home, progress=False), build(home, progress=False)
     assert (first.items, first.embedded, second.reused) == (2, 2, 2)
     assert second.artifact == first.artifact
@@ -82,7 +97,13 @@ def test_a_project_with_everything_in_postgres_builds_answers_replays_and_retire
         shown = "memory:notes/m1"
         assert shown in {item.item_id for item in pack.items}
         entry = OverlayEntry(
-            code="retired", tenant="acme", item_id=shown, effective_at=AT, recorded_at=AT, actor="ana", reason="下线"
+            code="retired",
+            tenant="acme",
+            item_id=shown,
+            effective_at=AT,
+            recorded_at=AT,
+            actor="ana",
+            reason="下线",
         )
         project.ledger.append_overlay([entry])
         assert shown not in {item.item_id for item in project.assemble(REQUEST, at=AT).items}
@@ -99,7 +120,9 @@ def test_no_file_holds_the_password_and_the_process_forgets_the_variable(
     assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
     assert STORAGE_LINE in (home / ".ctx" / "dagster" / "dagster.yaml").read_text(encoding="utf-8")
     monkeypatch.delenv(STORAGE_VARIABLE)
-    with storage_variable(f"{postgres_server.address}/postgres".replace("postgresql:", "postgresql+psycopg2:")):
+    with storage_variable(
+        f"{postgres_server.address}/postgres".replace("postgresql:", "postgresql+psycopg2:")
+    ):
         assert STORAGE_VARIABLE in os.environ
     assert STORAGE_VARIABLE not in os.environ
 
@@ -112,7 +135,9 @@ def test_the_asset_graph_is_served_from_postgres(tmp_path: Path, postgres_server
     query = {"query": "{ runsOrError { ... on Runs { results { status } } } instance { info } }"}
     with start_dev(home) as server:
         request = urllib.request.Request(
-            f"{server.url}/graphql", json.dumps(query).encode(), {"Content-Type": "application/json"}
+            f"{server.url}/graphql",
+            json.dumps(query).encode(),
+            {"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             text = answer.read().decode()
@@ -143,11 +168,16 @@ def test_the_instance_file_follows_the_setting_and_keeps_what_people_wrote(tmp_p
     "settings",
     [
         {"dagster": "mysql://ana:hunter2@host/runs"},
-        {"dagster": "postgresql://ana:hunter2@host/one", "ledger": "postgresql+psycopg://eve:other@host/one"},
+        {
+            "dagster": "postgresql://ana:hunter2@host/one",
+            "ledger": "postgresql+psycopg://eve:other@host/one",
+        },
         {"dagster": "postgresql://ana:hunter2@host:port/runs"},
     ],
 )
-def test_a_url_that_dagster_cannot_use_is_a_configuration_error(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_a_url_that_dagster_cannot_use_is_a_configuration_error(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
     home = make_home(tmp_path / "shop", **settings)
     with pytest.raises(ConfigError) as refused, open_instance(home):
         pass
@@ -160,4 +190,7 @@ def test_a_server_that_cannot_be_reached_is_unavailable_at_once(tmp_path: Path) 
         pass
     assert refused.value.stable_code == "dagster_unreachable"
     assert "hunter2" not in str(refused.value)
-    assert dagster_url(load_config(home).config) == "postgresql+psycopg2://ana:hunter2@127.0.0.1:1/runs"
+    assert (
+        dagster_url(load_config(home).config)
+        == "postgresql+psycopg2://ana:hunter2@127.0.0.1:1/runs"
+    )

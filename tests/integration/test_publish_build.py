@@ -10,10 +10,10 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import build
-from ctx_pipeline.builder import open_instance
-from ctx_pipeline.publish import DefinitionFile, publish
+from ctx_pipeline.orchestration.build import open_instance
+from ctx_pipeline.orchestration.publish import DefinitionFile, publish
 from ctx_pipeline.resources import build_lock
-from tests.artifacts import write_config
+from testing.artifacts import write_config
 
 GMV = {
     "name": "gmv",
@@ -25,14 +25,19 @@ GMV = {
 
 
 def file(name: str, *metrics: dict[str, Any]) -> DefinitionFile:
-    return DefinitionFile(name, content=json.dumps({"metrics": metrics}, ensure_ascii=False).encode())
+    return DefinitionFile(
+        name, content=json.dumps({"metrics": metrics}, ensure_ascii=False).encode()
+    )
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("publish") / "shop"
     registry = {"kind": "semantic_registry", "path": "semantic"}
-    write_config(folder, {"registry": registry, "warehouse": {"kind": "schema_metadata", "path": "orders.csv"}})
+    write_config(
+        folder,
+        {"registry": registry, "warehouse": {"kind": "schema_metadata", "path": "orders.csv"}},
+    )
     (folder / "orders.csv").write_text("id,amount\n1,2\n", encoding="utf-8")
     return folder
 
@@ -62,7 +67,8 @@ def test_publishing_builds_what_depends_on_the_registry_and_the_asset_shows_the_
     assert "another build runs" in busy.note
 
     (home / "semantic" / "bad.yaml").write_text(
-        json.dumps({"metrics": [{**GMV, "name": "bad", "expression": "sum(secret_amount)"}]}), encoding="utf-8"
+        json.dumps({"metrics": [{**GMV, "name": "bad", "expression": "sum(secret_amount)"}]}),
+        encoding="utf-8",
     )
     built = build(home, progress=False)
     assert built.artifact is not None, "the check blocks nothing"

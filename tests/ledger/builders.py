@@ -48,9 +48,18 @@ def overlay(item_id: str = "item-1", code: Any = "retired", **changes: Any) -> O
     return OverlayEntry(code=code, item_id=item_id, **(values | changes))
 
 
-def event(item_id: str = "item-1", to_state: Lifecycle = Lifecycle.CREATED, **changes: Any) -> LifecycleEvent:
-    values: dict[str, Any] = {"from_state": None, "version": "v1", "reason": "built", "actor": "build"}
-    return LifecycleEvent(tenant="acme", item_id=item_id, to_state=to_state, at=NOW, **(values | changes))
+def event(
+    item_id: str = "item-1", to_state: Lifecycle = Lifecycle.CREATED, **changes: Any
+) -> LifecycleEvent:
+    values: dict[str, Any] = {
+        "from_state": None,
+        "version": "v1",
+        "reason": "built",
+        "actor": "build",
+    }
+    return LifecycleEvent(
+        tenant="acme", item_id=item_id, to_state=to_state, at=NOW, **(values | changes)
+    )
 
 
 def recall(item_id: str = "item-1", **changes: Any) -> RecallNotice:

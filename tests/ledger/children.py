@@ -21,7 +21,9 @@ def submit_until_killed(url: str, run: int, acknowledged: Connection) -> None:
     for number in count():
         record = snapshot(f"run{run}-{number}", number=number)
         ledger.submit_snapshot(snapshot(f"run{run}-{number}-queued", number=number))
-        ledger.submit_snapshot(lambda record=record: record, snapshot_id=record.snapshot_id, durable=True)
+        ledger.submit_snapshot(
+            lambda record=record: record, snapshot_id=record.snapshot_id, durable=True
+        )
         acknowledged.send(record.snapshot_id)
 
 
@@ -29,7 +31,9 @@ def append_overlay_and_snapshots(url: str, worker: int, rounds: int) -> None:
     with Ledger.open(url) as ledger:
         for number in range(rounds):
             ledger.append_overlay([overlay(f"item-{worker}-{number}")])
-            ledger.submit_snapshot(snapshot(f"w{worker}-{number}", number=number), durable=number % 3 == 0)
+            ledger.submit_snapshot(
+                snapshot(f"w{worker}-{number}", number=number), durable=number % 3 == 0
+            )
 
 
 def append_when_asked(url: str, pipe: Connection) -> None:

@@ -31,7 +31,9 @@ def acknowledged_before_kill(url: str, run: int, after: int) -> list[str]:
         return names
 
 
-def test_a_killed_process_loses_no_acknowledged_snapshot_and_leaves_no_half_record(url: str) -> None:
+def test_a_killed_process_loses_no_acknowledged_snapshot_and_leaves_no_half_record(
+    url: str,
+) -> None:
     """Ours: promise P1."""
     chance = random.Random(7)
     acknowledged: list[str] = []
@@ -47,7 +49,9 @@ def test_a_killed_process_loses_no_acknowledged_snapshot_and_leaves_no_half_reco
             assert record.snapshot_json == whole.snapshot_json
             assert ledger.get_blobs(whole.blobs) == whole.blobs
         assert ledger.exposure("acme", "item-x").excluded == len(stored)
-        assert sum(ledger.exposure("acme", f"item-{n}").selected for n in range(1_000)) == len(stored)
+        assert sum(ledger.exposure("acme", f"item-{n}").selected for n in range(1_000)) == len(
+            stored
+        )
         assert ledger.integrity()["ok"]
 
 
@@ -55,7 +59,9 @@ def test_four_processes_append_at_once_and_nothing_is_lost(url: str) -> None:
     """Ours. They also create the file together."""
     workers, rounds = 4, 15
     running = [
-        processes().Process(target=children.append_overlay_and_snapshots, args=(url, worker, rounds))
+        processes().Process(
+            target=children.append_overlay_and_snapshots, args=(url, worker, rounds)
+        )
         for worker in range(workers)
     ]
     for child in running:
@@ -66,13 +72,17 @@ def test_four_processes_append_at_once_and_nothing_is_lost(url: str) -> None:
     with Ledger.open(url) as ledger:
         entries = ledger.overlay_since(0)
         assert [entry.sequence for entry in entries] == list(range(1, workers * rounds + 1))
-        assert {entry.item_id for entry in entries} == {f"item-{w}-{n}" for w in range(workers) for n in range(rounds)}
+        assert {entry.item_id for entry in entries} == {
+            f"item-{w}-{n}" for w in range(workers) for n in range(rounds)
+        }
         names = {record.snapshot_id for record in ledger.snapshots("acme", limit=1_000)}
         assert names == {f"w{w}-{n}" for w in range(workers) for n in range(rounds)}
         assert ledger.get_blobs(BLOBS) == BLOBS
 
 
-def test_an_overlay_entry_is_seen_by_another_process_as_soon_as_it_is_acknowledged(url: str) -> None:
+def test_an_overlay_entry_is_seen_by_another_process_as_soon_as_it_is_acknowledged(
+    url: str,
+) -> None:
     """Ours: promise P12."""
     ours, theirs = processes().Pipe()
     with Ledger.open(url) as ledger:
@@ -82,7 +92,9 @@ def test_an_overlay_entry_is_seen_by_another_process_as_soon_as_it_is_acknowledg
         for number in range(1, 6):
             ours.send(f"item-{number}")
             assert ours.recv() == number * 2 - 1 == ledger.overlay_sequence()
-            assert [entry.item_id for entry in ledger.overlay_since(number * 2 - 2)] == [f"item-{number}"]
+            assert [entry.item_id for entry in ledger.overlay_since(number * 2 - 2)] == [
+                f"item-{number}"
+            ]
             assert ledger.append_overlay([overlay()]) == number * 2
         ours.send(None)
         child.join(30)
@@ -145,4 +157,10 @@ def test_a_program_that_ends_without_closing_has_stored_what_it_submitted(url: s
     )
     subprocess.run([sys.executable, "-c", program, url], cwd=ROOT, check=True, timeout=50)
     with Ledger.open(url) as ledger:
-        assert [record.snapshot_id for record in ledger.snapshots("acme")] == ["s4", "s3", "s2", "s1", "s0"]
+        assert [record.snapshot_id for record in ledger.snapshots("acme")] == [
+            "s4",
+            "s3",
+            "s2",
+            "s1",
+            "s0",
+        ]

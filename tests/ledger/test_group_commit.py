@@ -29,9 +29,12 @@ def entry(name: str, *, waited_for: bool = False) -> Entry[str]:
 
 
 @pytest.mark.parametrize(
-    "refusal", [Unavailable("disk is full", code="disk_full"), Corrupt("damaged"), ValueError("bug")]
+    "refusal",
+    [Unavailable("disk is full", code="disk_full"), Corrupt("damaged"), ValueError("bug")],
 )
-def test_what_the_store_refuses_is_kept_reported_and_committed_once_it_can_be(refusal: Exception) -> None:
+def test_what_the_store_refuses_is_kept_reported_and_committed_once_it_can_be(
+    refusal: Exception,
+) -> None:
     store = Store()
     store.refusal = refusal
     queue = GroupCommit(store.commit)
@@ -85,7 +88,10 @@ def test_callers_that_wait_share_commits() -> None:
         batches.append(len(batch))
 
     queue = GroupCommit(commit)
-    threads = [threading.Thread(target=queue.submit, args=(entry(str(n), waited_for=True),)) for n in range(8)]
+    threads = [
+        threading.Thread(target=queue.submit, args=(entry(str(n), waited_for=True),))
+        for n in range(8)
+    ]
     threads[0].start()
     assert first.wait(20)
     for thread in threads[1:]:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from ctx_pipeline.contracts import FileCode, FileError, FileStatus, Lifecycle, SourceFile
 from ctx_pipeline.errors import Conflict, InvalidRequest
 from ctx_pipeline.ledger import Ledger, SourceObservation, check_transition
-from ctx_pipeline.ledger.lifecycle import TRANSITIONS
 from ctx_pipeline.ledger.records import from_micros, to_micros
+from ctx_pipeline.ledger.transitions import TRANSITIONS
 from tests.ledger.builders import NOW, event, overlay, snapshot
 
 S = Lifecycle
@@ -40,7 +40,17 @@ def test_the_life_of_the_specification_is_legal() -> None:
     """Spec: the main line, with each of its alternatives."""
     for left in (S.STALE, S.SUPERSEDED):
         for kept in (S.COMPRESSED, S.EXTERNALIZED):
-            life = [None, S.CREATED, S.DISCOVERED, S.SELECTED, S.VISIBLE, S.USED, left, kept, S.EVICTED]
+            life = [
+                None,
+                S.CREATED,
+                S.DISCOVERED,
+                S.SELECTED,
+                S.VISIBLE,
+                S.USED,
+                left,
+                kept,
+                S.EVICTED,
+            ]
             for before, after in pairwise(life):
                 check_transition(before, cast(Lifecycle, after))
 
@@ -53,13 +63,17 @@ def test_the_life_of_the_specification_is_legal() -> None:
         (S.SUPERSEDED, S.SUPERSEDED), (S.CREATED, S.EVICTED),
     ],
 )  # fmt: skip
-def test_a_step_that_skips_or_goes_back_is_refused(before: Lifecycle | None, after: Lifecycle) -> None:
+def test_a_step_that_skips_or_goes_back_is_refused(
+    before: Lifecycle | None, after: Lifecycle
+) -> None:
     with pytest.raises(Conflict) as refused:
         check_transition(before, after)
     assert refused.value.stable_code == "illegal_transition"
 
 
-def test_forgotten_is_final_and_reachable_from_every_other_state_and_nothing_is_created_twice() -> None:
+def test_forgotten_is_final_and_reachable_from_every_other_state_and_nothing_is_created_twice() -> (
+    None
+):
     assert set(TRANSITIONS) == {None, *S}
     assert TRANSITIONS[S.FORGOTTEN] == frozenset()
     assert all(S.FORGOTTEN in TRANSITIONS[state] for state in S if state is not S.FORGOTTEN)
@@ -75,7 +89,9 @@ def test_events_come_back_by_sequence_whatever_their_clocks_say(url: str) -> Non
     """Ours: promise P23."""
     with Ledger.open(url) as ledger:
         first = ledger.reserve(2)
-        late = event(sequence=first + 1, from_state=S.CREATED, to_state=S.SUPERSEDED, snapshot_id="s")
+        late = event(
+            sequence=first + 1, from_state=S.CREATED, to_state=S.SUPERSEDED, snapshot_id="s"
+        )
         early = event(sequence=first)
         ledger.append_events([late])
         ledger.append_events([early, event("other")])
@@ -102,7 +118,9 @@ def test_events_delivered_twice_are_stored_once_and_a_number_is_never_reused(url
         batch = [event(f"item-{n}", sequence=first + n) for n in range(3)]
         ledger.append_events(batch[:2])
         ledger.append_events([*batch, batch[0]])
-        assert [ledger.events_for("acme", f"item-{n}") for n in range(3)] == [(step,) for step in batch]
+        assert [ledger.events_for("acme", f"item-{n}") for n in range(3)] == [
+            (step,) for step in batch
+        ]
         with pytest.raises(Conflict) as refused:
             ledger.append_events([event("item-9"), event("item-8", sequence=first)])
         assert refused.value.stable_code == "sequence_reused"
@@ -130,12 +148,21 @@ def test_reserved_numbers_are_given_to_one_caller_only(url: str) -> None:
 
 def test_one_bad_overlay_entry_stores_nothing_of_its_batch(url: str) -> None:
     with Ledger.open(url) as ledger:
-        for bad in (overlay(code="unheard-of"), overlay(effective_at=datetime(2026, 1, 1)), overlay(tenant=None)):
+        for bad in (
+            overlay(code="unheard-of"),
+            overlay(effective_at=datetime(2026, 1, 1)),
+            overlay(tenant=None),
+        ):
             with pytest.raises((InvalidRequest, Conflict)):
                 ledger.append_overlay([overlay(), bad])
         assert ledger.overlay_sequence() == 0
         assert ledger.append_overlay([]) == 0
-        assert ledger.append_overlay([overlay(), overlay(code="revoked", group="finance", version="v2")]) == 2
+        assert (
+            ledger.append_overlay(
+                [overlay(), overlay(code="revoked", group="finance", version="v2")]
+            )
+            == 2
+        )
 
 
 def test_the_overlay_number_does_not_move_with_other_writes(url: str) -> None:
@@ -177,7 +204,9 @@ def test_a_source_keeps_its_last_look_and_a_failed_look_does_not_make_it_fresh(u
         ledger.record_source(failed)
         stored = ledger.sources()
         assert list(stored) == ["docs", "never"]
-        assert stored["docs"] == source(status="failed", observed_at=later, items=0, fingerprint="", succeeded_at=NOW)
+        assert stored["docs"] == source(
+            status="failed", observed_at=later, items=0, fingerprint="", succeeded_at=NOW
+        )
         assert ledger.source_times() == {"docs": NOW}
 
 

@@ -19,7 +19,9 @@ ENTRIES = st.builds(
     code=st.sampled_from(sorted(OVERLAY_CODES)),
     version=st.none() | st.just("v1"),
     principal=st.none() | st.just("ana"),
-    reason=st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20),
+    reason=st.text(
+        alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20
+    ),
 )
 
 
@@ -63,7 +65,9 @@ class OverlayMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("database", DATABASES)
-def test_the_overlay_is_a_list_for_every_handle(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_overlay_is_a_list_for_every_handle(
+    database: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     numbers = count()
 
     class Machine(OverlayMachine):
@@ -73,4 +77,6 @@ def test_the_overlay_is_a_list_for_every_handle(database: str, tmp_path: Path, r
                 return f"sqlite:///{tmp_path / f'{next(numbers)}.db'}"
             return str(request.getfixturevalue("postgres_server").database())
 
-    run_state_machine_as_test(Machine, settings=settings(max_examples=15, stateful_step_count=12, deadline=None))
+    run_state_machine_as_test(
+        Machine, settings=settings(max_examples=15, stateful_step_count=12, deadline=None)
+    )

@@ -18,7 +18,9 @@ def test_a_notice_comes_back_with_the_events_of_its_transaction(url: str) -> Non
         assert ledger.recalls() == ()
         ledger.submit_snapshot(snapshot("s1", number=1), durable=True)
         ledger.append_events([event()])
-        ledger.append_events([event(from_state=S.CREATED, to_state=S.SUPERSEDED)], recalls=[recall()])
+        ledger.append_events(
+            [event(from_state=S.CREATED, to_state=S.SUPERSEDED)], recalls=[recall()]
+        )
         (notice,) = ledger.recalls()
         assert replace(notice, sequence=None) == recall()
         assert notice.sequence is not None
@@ -31,7 +33,10 @@ def test_the_same_notice_changes_nothing_until_the_version_is_restored(url: str)
     """Ours: promise P6."""
     with Ledger.open(url) as ledger:
         ledger.append_events([event()], recalls=[recall()])
-        ledger.append_events([], recalls=[recall(reason="again"), recall(), recall(code="retired"), recall(tenant="b")])
+        ledger.append_events(
+            [],
+            recalls=[recall(reason="again"), recall(), recall(code="retired"), recall(tenant="b")],
+        )
         assert [(n.tenant, n.code, n.reason) for n in ledger.recalls()] == [
             ("acme", "superseded", "新版本"),
             ("acme", "retired", "新版本"),
@@ -42,7 +47,11 @@ def test_the_same_notice_changes_nothing_until_the_version_is_restored(url: str)
         assert len(ledger.recalls("acme")) == 2
         restored = event(from_state=S.SUPERSEDED, to_state=S.RESTORED)
         ledger.append_events([restored], recalls=[recall(), recall()])
-        assert [notice.code for notice in ledger.recalls("acme")] == ["superseded", "retired", "superseded"]
+        assert [notice.code for notice in ledger.recalls("acme")] == [
+            "superseded",
+            "retired",
+            "superseded",
+        ]
 
 
 def test_an_illegal_step_stores_no_notice_and_a_bad_notice_no_event(url: str) -> None:
@@ -57,10 +66,14 @@ def test_an_illegal_step_stores_no_notice_and_a_bad_notice_no_event(url: str) ->
         assert ledger.events_for("acme", "item-1") == ()
 
 
-def test_notices_are_read_by_page_and_tenant_and_name_a_bounded_number_of_snapshots(url: str) -> None:
+def test_notices_are_read_by_page_and_tenant_and_name_a_bounded_number_of_snapshots(
+    url: str,
+) -> None:
     with Ledger.open(url) as ledger:
         ids = tuple(f"s{number}" for number in range(MAX_RECALL_IDS + 20))
-        ledger.append_events([], recalls=[recall(f"item-{n}", tenant="ab"[n % 2]) for n in range(6)])
+        ledger.append_events(
+            [], recalls=[recall(f"item-{n}", tenant="ab"[n % 2]) for n in range(6)]
+        )
         ledger.append_events([], recalls=[recall("many", snapshot_ids=ids, snapshots=500)])
         page = ledger.recalls(limit=4)
         assert [notice.item_id for notice in page] == ["item-0", "item-1", "item-2", "item-3"]

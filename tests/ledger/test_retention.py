@@ -14,7 +14,9 @@ DAY = timedelta(days=1)
 def fill(ledger: Ledger) -> None:
     """Three days with a snapshot each; each shares a blob with the next."""
     for number in range(3):
-        ledger.submit_snapshot(snapshot(f"s{number}", number=number, created_at=NOW + number * DAY), durable=True)
+        ledger.submit_snapshot(
+            snapshot(f"s{number}", number=number, created_at=NOW + number * DAY), durable=True
+        )
 
 
 def test_days_and_exposures_follow_the_time_at_which_snapshots_were_made(url: str) -> None:
@@ -46,12 +48,22 @@ def test_pruning_deletes_the_oldest_with_what_only_they_needed(url: str) -> None
         ledger.report_usage("s0", {"input_tokens": 1}, NOW)
         assert ledger.prune_snapshots(NOW) == 0
         assert ledger.prune_snapshots(NOW + 2 * DAY, limit=1) == 1
-        assert set(ledger.get_blobs([*BLOBS, "by itself"])) == {"block-1", "block-2", "block-3", "by itself"}
+        assert set(ledger.get_blobs([*BLOBS, "by itself"])) == {
+            "block-1",
+            "block-2",
+            "block-3",
+            "by itself",
+        }
         assert ledger.prune_snapshots(NOW + 2 * DAY) == 1
         assert ledger.prune_snapshots(NOW + 2 * DAY) == 0
         assert [record.snapshot_id for record in ledger.snapshots("acme")] == ["s2"]
         # What was stored by itself stays, whoever else needed it.
-        assert set(ledger.get_blobs([*BLOBS, "by itself"])) == {"block-1", "block-2", "block-3", "by itself"}
+        assert set(ledger.get_blobs([*BLOBS, "by itself"])) == {
+            "block-1",
+            "block-2",
+            "block-3",
+            "by itself",
+        }
         assert ledger.used_counts("acme") == {}
         assert ledger.exposure("acme", "item-x").excluded == 1
         report = ledger.integrity()
@@ -62,10 +74,14 @@ def test_pruning_deletes_the_oldest_with_what_only_they_needed(url: str) -> None
 def test_a_pruned_snapshot_is_known_as_such_and_named_so_by_a_recall(url: str) -> None:
     with Ledger.open(url) as ledger:
         fill(ledger)
-        ledger.append_events([], recalls=[recall("item-x", snapshots=3, snapshot_ids=("s2", "s1", "s0"))])
+        ledger.append_events(
+            [], recalls=[recall("item-x", snapshots=3, snapshot_ids=("s2", "s1", "s0"))]
+        )
         ledger.prune_snapshots(NOW + 2 * DAY)
         assert ledger.snapshot("s0") is None
-        assert ledger.pruned("s0") == PrunedSnapshot(snapshot_id="s0", tenant="acme", principal="ana", created_at=NOW)
+        assert ledger.pruned("s0") == PrunedSnapshot(
+            snapshot_id="s0", tenant="acme", principal="ana", created_at=NOW
+        )
         assert ledger.pruned("s2") is None
         (notice,) = ledger.recalls()
         assert (notice.snapshot_ids, notice.pruned_ids) == (("s2", "s1", "s0"), ("s1", "s0"))

@@ -15,12 +15,24 @@ from sqlalchemy import Column, Integer, MetaData, Table, inspect, text
 from ctx_pipeline.contracts import Lifecycle
 from ctx_pipeline.errors import ConfigError, Corrupt, Unavailable
 from ctx_pipeline.ledger import Ledger, OverlayEntry
-from ctx_pipeline.ledger.migrations import SCHEMA_VERSION, VERSION_TABLE, VERSIONS, migrate, migration_context
+from ctx_pipeline.ledger.migrations import (
+    SCHEMA_VERSION,
+    VERSION_TABLE,
+    VERSIONS,
+    migrate,
+    migration_context,
+)
 from ctx_pipeline.ledger.schema import METADATA
 from tests.ledger.builders import BLOBS, NOW, event, execute, overlay, recall, snapshot
 
 FIXTURES = Path(__file__).parent / "fixtures"
-PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 15_000, "secure_delete": 1}
+PRAGMAS = {
+    "journal_mode": "wal",
+    "synchronous": 2,
+    "foreign_keys": 1,
+    "busy_timeout": 15_000,
+    "secure_delete": 1,
+}
 ROOT = Path(__file__).parents[2]
 
 
@@ -77,10 +89,14 @@ def test_every_schema_ever_released_opens_with_its_contents(name: str, tmp_path:
             assert ledger.integrity()["ok"]
     with Ledger.open(path) as ledger:
         # What an older schema does not say about blobs, the upgrade assumes so that none is lost.
-        ledger.submit_snapshot(snapshot("s2", number=3, created_at=NOW + timedelta(days=1)), durable=True)
+        ledger.submit_snapshot(
+            snapshot("s2", number=3, created_at=NOW + timedelta(days=1)), durable=True
+        )
         assert ledger.prune_snapshots(NOW + timedelta(seconds=1)) == 1
         assert ledger.get_blobs(BLOBS) == snapshot("s2", number=3).blobs
-        assert ledger.reserve(1) > max(step.sequence or 0 for step in ledger.events_for("acme", "item-1"))
+        assert ledger.reserve(1) > max(
+            step.sequence or 0 for step in ledger.events_for("acme", "item-1")
+        )
 
 
 def test_there_is_a_fixture_of_every_schema_version() -> None:
@@ -100,7 +116,9 @@ def test_the_tables_of_the_code_are_those_that_the_migrations_make(url: str) -> 
             if len(columns := list(table.primary_key)) == 1
         }
         if connection.dialect.name == "sqlite":
-            found = [d for d in found if not (d[0][0] == "modify_nullable" and d[0][2:4] in own_keys)]
+            found = [
+                d for d in found if not (d[0][0] == "modify_nullable" and d[0][2:4] in own_keys)
+            ]
         assert found == []
         # A difference would be found: of this one there is no table.
         Table("more", metadata := MetaData(), Column("id", Integer))
@@ -140,11 +158,18 @@ def test_a_ledger_with_the_former_table_of_versions_is_taken_over(url: str) -> N
 
 
 def test_a_ledger_that_is_up_to_date_is_opened_without_alembic(url: str) -> None:
-    program = "import sys; from ctx_pipeline.ledger import Ledger; Ledger.open(sys.argv[1]).close()\n"
+    program = (
+        "import sys; from ctx_pipeline.ledger import Ledger; Ledger.open(sys.argv[1]).close()\n"
+    )
     program += "print('alembic' in sys.modules)"
     answers = [
         subprocess.run(
-            [sys.executable, "-c", program, url], cwd=ROOT, timeout=50, check=True, capture_output=True, text=True
+            [sys.executable, "-c", program, url],
+            cwd=ROOT,
+            timeout=50,
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.strip()
         for _ in range(2)
     ]
@@ -163,7 +188,9 @@ def test_an_older_schema_is_upgraded_once_or_not_at_all(url: str, tmp_path: Path
                 migrate(connection, newer(tmp_path / str(_), change))
         assert version_of(url) == [(f"{SCHEMA_VERSION + 1:04}",)]
         with ledger._database.read() as connection:
-            assert "owner" in {column["name"] for column in inspect(connection).get_columns("sources")}
+            assert "owner" in {
+                column["name"] for column in inspect(connection).get_columns("sources")
+            }
 
 
 def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -193,7 +220,9 @@ def test_damaged_pages_are_found_by_the_integrity_report(tmp_path: Path) -> None
     assert report["problems"]
 
 
-def test_a_reader_reads_writes_nothing_and_says_when_there_is_no_ledger(url: str, tmp_path: Path) -> None:
+def test_a_reader_reads_writes_nothing_and_says_when_there_is_no_ledger(
+    url: str, tmp_path: Path
+) -> None:
     with pytest.raises(Unavailable) as missing:
         Ledger.open(url, readonly=True)
     assert missing.value.stable_code == "ledger_missing"
@@ -255,4 +284,9 @@ def test_a_url_without_its_driver_is_unavailable_and_keeps_the_password_to_itsel
 
 def test_importing_the_package_loads_no_database_library() -> None:
     program = "import sys, ctx_pipeline.ledger; sys.exit('sqlalchemy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=50, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, timeout=50, check=False
+        ).returncode
+        == 0
+    )

@@ -10,12 +10,19 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import text
 
-from ctx_pipeline.errors import ConfigError, Conflict, Corrupt, CtxError, InvalidRequest, Unavailable
+from ctx_pipeline.errors import (
+    ConfigError,
+    Conflict,
+    Corrupt,
+    CtxError,
+    InvalidRequest,
+    Unavailable,
+)
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.ledger import server as connections
 from ctx_pipeline.ledger.counters import touch_sources
+from testing.postgres_server import PASSWORD, Server, running_server, unavailable
 from tests.ledger.builders import execute, overlay, snapshot, stored_ids
-from tests.postgres_server import PASSWORD, Server, running_server, unavailable
 
 RAISED = "DO $$ BEGIN RAISE EXCEPTION 'canary-4711' USING ERRCODE = '{}'; END $$"
 
@@ -32,7 +39,9 @@ def fragile() -> Iterator[Server]:
         yield server
 
 
-def test_a_server_that_has_to_be_there_is_a_failure_and_not_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_has_to_be_there_is_a_failure_and_not_a_skip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("CTX_REQUIRE_POSTGRES", raising=False)
     with pytest.raises(pytest.skip.Exception, match="none here"):
         unavailable("none here")
@@ -76,7 +85,9 @@ def test_what_the_server_reports_is_typed_and_repeats_nothing(
         assert ledger.append_overlay([overlay()]) == 1
 
 
-def test_a_server_that_refuses_says_why_and_keeps_the_password_to_itself(url: str, postgres_server: Server) -> None:
+def test_a_server_that_refuses_says_why_and_keeps_the_password_to_itself(
+    url: str, postgres_server: Server
+) -> None:
     port, (server, _, name) = postgres_server.port, url.rpartition("/")
     for address, code in {
         f"postgresql://owner:hunter2@127.0.0.1:{port}/{name}": "ledger_denied",
@@ -91,8 +102,12 @@ def test_a_server_that_refuses_says_why_and_keeps_the_password_to_itself(url: st
         assert not any(secret in str(told.value) for secret in ("hunter2", PASSWORD))
 
 
-@pytest.mark.parametrize("address", ["postgresql://ana:hunter2@host:port/db", "mysql://ana:hunter2@host/db"])
-def test_a_url_that_cannot_be_used_is_a_configuration_error_without_its_password(address: str) -> None:
+@pytest.mark.parametrize(
+    "address", ["postgresql://ana:hunter2@host:port/db", "mysql://ana:hunter2@host/db"]
+)
+def test_a_url_that_cannot_be_used_is_a_configuration_error_without_its_password(
+    address: str,
+) -> None:
     with pytest.raises(ConfigError) as told:
         Ledger.open(address)
     assert "hunter2" not in f"{told.value} {told.value.__cause__}"
@@ -103,12 +118,17 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(url: str) -> None
     with pytest.raises(Corrupt) as told:
         Ledger.open(url)
     assert told.value.stable_code == "not_a_ledger"
-    assert execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [("alembic_version",)]
+    assert execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [
+        ("alembic_version",)
+    ]
 
 
 def test_a_writer_waits_for_another_one_for_a_bounded_time(url: str) -> None:
     with Ledger.open(url) as ledger:
-        for setting, code in {"lock_timeout=150": "ledger_busy", "statement_timeout=150": "ledger_timeout"}.items():
+        for setting, code in {
+            "lock_timeout=150": "ledger_busy",
+            "statement_timeout=150": "ledger_timeout",
+        }.items():
             with Ledger.open(with_setting(url, setting)) as other:
                 with ledger._database.write() as held:
                     touch_sources(held)
@@ -172,7 +192,9 @@ def test_a_connection_that_broke_while_nobody_used_it_is_replaced_unnoticed(
             call()
 
 
-def test_a_server_that_was_killed_and_comes_back_has_everything_that_was_acknowledged(fragile: Server) -> None:
+def test_a_server_that_was_killed_and_comes_back_has_everything_that_was_acknowledged(
+    fragile: Server,
+) -> None:
     """Ours: promise P1. What was queued meanwhile is stored then."""
     url = fragile.database()
     with Ledger.open(url) as ledger:

@@ -55,7 +55,9 @@ def test_what_many_threads_submit_is_all_there_after_a_flush(url: str) -> None:
 
         def work(worker: int) -> None:
             for number in range(each):
-                ledger.submit_snapshot(snapshot(f"{worker}-{number}", number=number), durable=number == each - 1)
+                ledger.submit_snapshot(
+                    snapshot(f"{worker}-{number}", number=number), durable=number == each - 1
+                )
 
         threads = [threading.Thread(target=work, args=(worker,)) for worker in range(6)]
         for thread in threads:
@@ -183,7 +185,9 @@ def test_a_ledger_that_nobody_holds_any_more_has_stored_what_was_submitted(url: 
     assert stored_ids(url) == ["s1"]
 
 
-def test_a_ledger_that_is_collected_in_the_middle_of_its_own_commit_does_not_block(url: str) -> None:
+def test_a_ledger_that_is_collected_in_the_middle_of_its_own_commit_does_not_block(
+    url: str,
+) -> None:
     ledger = Ledger.open(url)
     ledger.itself = ledger  # type: ignore[attr-defined]
 
@@ -209,7 +213,10 @@ def test_snapshots_are_listed_newest_first_by_page_and_owner(url: str) -> None:
         ledger.submit_snapshot(snapshot("foreign", tenant="other"))
         page = [record.snapshot_id for record in ledger.snapshots("acme", limit=4)]
         assert page == ["s5", "s4", "s3", "s2"]
-        assert [r.snapshot_id for r in ledger.snapshots("acme", limit=4, before=page[-1])] == ["s1", "s0"]
+        assert [r.snapshot_id for r in ledger.snapshots("acme", limit=4, before=page[-1])] == [
+            "s1",
+            "s0",
+        ]
         assert [r.snapshot_id for r in ledger.snapshots("acme", "ana")] == ["s4", "s2", "s0"]
         assert ledger.snapshots("nobody") == ()
         assert ledger.snapshots("acme", before="unknown") == ()
@@ -217,15 +224,29 @@ def test_snapshots_are_listed_newest_first_by_page_and_owner(url: str) -> None:
 
 def test_exposure_counts_each_version_once_a_snapshot_and_one_tenant_only(url: str) -> None:
     with Ledger.open(url) as ledger:
-        twice = (("gmv", "v1", None, False), ("gmv", "v1", "full", True), ("gmv", "v2", None, False))
+        twice = (
+            ("gmv", "v1", None, False),
+            ("gmv", "v1", "full", True),
+            ("gmv", "v2", None, False),
+        )
         ledger.submit_snapshot(snapshot("s1", items=twice))
         ledger.submit_snapshot(snapshot("s2", items=(("gmv", "v2", "full", True),)))
         ledger.submit_snapshot(snapshot("s3", items=(("gmv", "v2", "full", True),), tenant="other"))
         ledger.report_used("s2", ["gmv"], NOW)
         every = ledger.exposure("acme", "gmv")
-        assert (every.selected, every.excluded, every.used, every.snapshot_ids) == (2, 1, 1, ("s2", "s1"))
+        assert (every.selected, every.excluded, every.used, every.snapshot_ids) == (
+            2,
+            1,
+            1,
+            ("s2", "s1"),
+        )
         first = ledger.exposure("acme", "gmv", version="v1")
-        assert (first.selected, first.excluded, first.used, first.snapshot_ids) == (1, 0, 0, ("s1",))
+        assert (first.selected, first.excluded, first.used, first.snapshot_ids) == (
+            1,
+            0,
+            0,
+            ("s1",),
+        )
 
 
 def test_reports_of_use_are_counted_once_and_refused_for_what_was_not_shown(url: str) -> None:
@@ -256,7 +277,9 @@ def test_usage_reports_are_kept_in_order_and_the_same_one_once(url: str) -> None
             ledger.report_usage("s9", first)
 
 
-def test_erased_blobs_are_in_no_file_and_are_stored_again_when_submitted_again(url: str, tmp_path: Path) -> None:
+def test_erased_blobs_are_in_no_file_and_are_stored_again_when_submitted_again(
+    url: str, tmp_path: Path
+) -> None:
     canary = "canary-4711"
     with Ledger.open(url) as ledger, Ledger.open(url) as other:
         blobs = {"secret": f"{canary} " * 500, "kept": "text"}

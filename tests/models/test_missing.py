@@ -11,12 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from ctx_pipeline import ContextProject, ContextRequest, Task, build
-from ctx_pipeline.cli import app
+from ctx_pipeline.cli.app import app
 from ctx_pipeline.errors import Unavailable
 from ctx_pipeline.index.artifact import Layout, read_pointer
 
 pytestmark = pytest.mark.skipif(
-    find_spec("sentence_transformers") is not None, reason="the models extra is installed: nothing is missing"
+    find_spec("sentence_transformers") is not None,
+    reason="the models extra is installed: nothing is missing",
 )
 
 FIX = "pip install 'ctx-pipeline[models]'"
@@ -57,9 +58,13 @@ def test_a_built_project_that_then_names_a_model_is_told_what_to_install_and_kee
     assert build(home, progress=False).embedded == 0
 
 
-def test_a_first_build_with_a_named_model_publishes_nothing_and_the_command_line_exits_with_7(home: Path):
+def test_a_first_build_with_a_named_model_publishes_nothing_and_the_command_line_exits_with_7(
+    home: Path,
+):
     name_model(home)
-    result = CliRunner().invoke(app, ["build", "--json", "--home", str(home)], env={"CTX_HOME": None})
+    result = CliRunner().invoke(
+        app, ["build", "--json", "--home", str(home)], env={"CTX_HOME": None}
+    )
     assert result.exit_code == 7, result.output
     error = json.loads(result.stdout)["error"]
     assert (error["code"], error["fix"]) == ("model_unavailable", FIX)

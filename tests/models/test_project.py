@@ -22,7 +22,8 @@ from ctx_pipeline.index.embedder import load_embedder
 # Importing torch takes half a minute on a busy machine.
 pytestmark = [
     pytest.mark.skipif(
-        find_spec("sentence_transformers") is None, reason="the models extra is not installed: test_missing.py runs"
+        find_spec("sentence_transformers") is None,
+        reason="the models extra is not installed: test_missing.py runs",
     ),
     pytest.mark.timeout(300),
 ]
@@ -49,7 +50,12 @@ def assemble(home: Path) -> ContextPack:
 
 
 def first_document(sections: list[dict[str, Any]]) -> str:
-    return next(item["item_id"] for section in sections for item in section["items"] if "document:" in item["item_id"])
+    return next(
+        item["item_id"]
+        for section in sections
+        for item in section["items"]
+        if "document:" in item["item_id"]
+    )
 
 
 def published(home: Path) -> tuple[str, np.ndarray]:
@@ -62,7 +68,9 @@ def published(home: Path) -> tuple[str, np.ndarray]:
     return manifest["embedder"], np.asarray(column.to_pylist(), dtype=np.float32)
 
 
-def test_a_project_with_a_model_in_a_folder_is_built_once_and_then_embeds_nothing(home: Path, weights: Path):
+def test_a_project_with_a_model_in_a_folder_is_built_once_and_then_embeds_nothing(
+    home: Path, weights: Path
+):
     use_model(home, weights)
     first = build(home, progress=False)
     assert (first.items, first.embedded, first.errors) == (3, 3, ())
@@ -76,7 +84,13 @@ def test_a_project_with_a_model_in_a_folder_is_built_once_and_then_embeds_nothin
 def test_a_pack_is_assembled_offline_by_meaning_in_a_process_of_its_own(home: Path, weights: Path):
     use_model(home, weights)
     build(home, progress=False)
-    ctx = [sys.executable, "-c", "from ctx_pipeline.cli import main; main()", "--home", str(home)]
+    ctx = [
+        sys.executable,
+        "-c",
+        "from ctx_pipeline.cli.app import main; main()",
+        "--home",
+        str(home),
+    ]
     done = subprocess.run(
         [*ctx, "assemble", QUESTION, "--budget", "2000", "--json"],
         capture_output=True,
@@ -91,7 +105,9 @@ def test_a_pack_is_assembled_offline_by_meaning_in_a_process_of_its_own(home: Pa
     assert pack["hash"] == assemble(home).hash
 
 
-def test_another_model_gives_another_artifact_and_the_vectors_of_both_stay(home: Path, weights: Path):
+def test_another_model_gives_another_artifact_and_the_vectors_of_both_stay(
+    home: Path, weights: Path
+):
     old = build(home, progress=False)
     old_name, old_vectors = published(home)
     use_model(home, weights)
@@ -110,7 +126,9 @@ def test_another_model_gives_another_artifact_and_the_vectors_of_both_stay(home:
         np.testing.assert_array_equal(published(home)[1], vectors)
 
 
-def test_between_the_change_of_the_model_and_the_build_assembly_is_refused(home: Path, weights: Path):
+def test_between_the_change_of_the_model_and_the_build_assembly_is_refused(
+    home: Path, weights: Path
+):
     for before, after in (("default", weights), (weights, "default")):
         use_model(home, before)
         build(home, progress=False)
@@ -133,12 +151,21 @@ def test_a_model_that_is_not_there_is_unavailable_and_what_was_published_stays(
     assert before is not None
     monkeypatch.chdir(home)
     # A path that is not there, names that the hub's cache has not, what cannot be a name, a folder without a model.
-    for model in ("/no/such/folder", "no-such-model", "acme/no-such-model", "./a folder", "documents"):
+    for model in (
+        "/no/such/folder",
+        "no-such-model",
+        "acme/no-such-model",
+        "./a folder",
+        "documents",
+    ):
         use_model(home, model)
         for call in (embedded_by_build, assemble):
             with pytest.raises(Unavailable) as raised:
                 call(home)
-            assert (raised.value.stable_code, raised.value.where) == ("model_unavailable", "[embedder] model")
+            assert (raised.value.stable_code, raised.value.where) == (
+                "model_unavailable",
+                "[embedder] model",
+            )
             assert raised.value.fix == (
                 "check the name, download the model while online, or name the folder that holds it"
             )

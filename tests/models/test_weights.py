@@ -16,7 +16,9 @@ from ctx_pipeline.index.reranker import load_reranker
 
 # Importing torch takes half a minute on a busy machine.
 pytestmark = [
-    pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="the models extra is not installed"),
+    pytest.mark.skipif(
+        find_spec("sentence_transformers") is None, reason="the models extra is not installed"
+    ),
     pytest.mark.timeout(300),
 ]
 
@@ -54,7 +56,9 @@ def test_a_hub_model_is_named_by_its_commit(
         assert load_again(model).name == f"sentence-transformers/{model}@{commit[:12]}"
 
 
-def test_a_folder_is_named_by_its_bytes_wherever_it_lies_and_not_by_notes_beside_them(weights: Path, tmp_path: Path):
+def test_a_folder_is_named_by_its_bytes_wherever_it_lies_and_not_by_notes_beside_them(
+    weights: Path, tmp_path: Path
+):
     folder = linked_copy(weights, tmp_path / "model")
     name = load_again(folder).name
     assert re.fullmatch(r"sentence-transformers/model@[0-9a-f]{12}", name)
@@ -70,7 +74,9 @@ def test_a_folder_is_named_by_its_bytes_wherever_it_lies_and_not_by_notes_beside
     assert load_again(folder).name != name
 
 
-def test_a_model_of_half_precision_gives_whole_vectors_close_to_the_real_ones(weights: Path, tmp_path: Path):
+def test_a_model_of_half_precision_gives_whole_vectors_close_to_the_real_ones(
+    weights: Path, tmp_path: Path
+):
     from sentence_transformers import SentenceTransformer
 
     SentenceTransformer(str(weights)).half().save(str(tmp_path / "half"))
@@ -79,7 +85,9 @@ def test_a_model_of_half_precision_gives_whole_vectors_close_to_the_real_ones(we
     query, documents = half.embed_query(TEXTS[0]), half.embed_documents(TEXTS)
     assert (query.dtype, documents.dtype) == (np.float32, np.float32)
     np.testing.assert_allclose(np.linalg.norm([query, *documents], axis=1), 1.0, atol=1e-6)
-    np.testing.assert_allclose((documents * whole.embed_documents(TEXTS)).sum(axis=1), 1.0, atol=1e-3)
+    np.testing.assert_allclose(
+        (documents * whole.embed_documents(TEXTS)).sum(axis=1), 1.0, atol=1e-3
+    )
 
 
 def tiny_cross_encoder(weights: Path, folder: Path) -> Path:
@@ -88,13 +96,21 @@ def tiny_cross_encoder(weights: Path, folder: Path) -> Path:
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
     torch.manual_seed(7)
-    config = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, num_labels=1)
+    config = BertConfig(
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_labels=1,
+    )
     BertForSequenceClassification(config).save_pretrained(folder)
     AutoTokenizer.from_pretrained(weights).save_pretrained(folder)
     return folder
 
 
-def test_a_cross_encoder_gives_the_same_numbers_from_0_to_1_in_any_company(weights: Path, tmp_path: Path):
+def test_a_cross_encoder_gives_the_same_numbers_from_0_to_1_in_any_company(
+    weights: Path, tmp_path: Path
+):
     reranker = load_reranker(str(tiny_cross_encoder(weights, tmp_path / "tiny")))
     scores = reranker.scores("When is money returned?", TEXTS)
     assert all(0 <= score <= 1 for score in scores)

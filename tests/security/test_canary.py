@@ -32,7 +32,15 @@ from ctx_pipeline.contracts.render import FORMATS
 from ctx_pipeline.errors import CtxError
 from ctx_pipeline.project import ContextProject
 from ctx_pipeline.text import canonical_json
-from tests.artifacts import NOW, append_overlay, build_index, make_item, make_project, open_project, overlay
+from testing.artifacts import (
+    NOW,
+    append_overlay,
+    build_index,
+    make_item,
+    make_project,
+    open_project,
+    overlay,
+)
 
 REQUESTS = 2_000
 DAY = timedelta(days=1)
@@ -75,7 +83,9 @@ class Secret:
     retired_at: datetime | None = None
     replaced_at: datetime | None = None
     marked_at: datetime | None = None
-    revoked: list[tuple[str | None, str | None]] = field(default_factory=list[tuple[str | None, str | None]])
+    revoked: list[tuple[str | None, str | None]] = field(
+        default_factory=list[tuple[str | None, str | None]]
+    )
 
     @property
     def tenant(self) -> str:
@@ -98,15 +108,30 @@ def may_name(secret: Secret, who: Who) -> bool:
     if not scope.tenant or scope.tenant != me.tenant or secret.state == "forgotten":
         return False
     for principal, group in secret.revoked:
-        if (principal is None and group is None) or principal == me.principal or group in me.groups or group == "*":
+        if (
+            (principal is None and group is None)
+            or principal == me.principal
+            or group in me.groups
+            or group == "*"
+        ):
             return False
-    if me.principal not in scope.principals and "*" not in scope.groups and not set(scope.groups) & set(me.groups):
+    if (
+        me.principal not in scope.principals
+        and "*" not in scope.groups
+        and not set(scope.groups) & set(me.groups)
+    ):
         return False
-    if item.sensitivity is None or CLEARANCES.index(item.sensitivity) > CLEARANCES.index(me.clearance):
+    if item.sensitivity is None or CLEARANCES.index(item.sensitivity) > CLEARANCES.index(
+        me.clearance
+    ):
         return False
     if scope.environment is not None and scope.environment != me.environment:
         return False
-    if scope.task_types and who.task_type not in scope.task_types and me.purpose not in scope.task_types:
+    if (
+        scope.task_types
+        and who.task_type not in scope.task_types
+        and me.purpose not in scope.task_types
+    ):
         return False
     if scope.agent_visibility and who.role not in scope.agent_visibility:
         return False
@@ -114,13 +139,21 @@ def may_name(secret: Secret, who: Who) -> bool:
 
 
 def may_read(
-    secret: Secret, who: Who, chains: dict[tuple[str, str], list[Secret]], moment: datetime, past: bool
+    secret: Secret,
+    who: Who,
+    chains: dict[tuple[str, str], list[Secret]],
+    moment: datetime,
+    past: bool,
 ) -> bool:
     """Whether title and content may be shown; `past` says that the moment was asked for by `as_of`."""
     item = secret.item
     if not may_name(secret, who) or secret.state == "quarantined":
         return False
-    if secret.retired if not past else secret.retired_at is not None and secret.retired_at <= moment:
+    if (
+        secret.retired
+        if not past
+        else secret.retired_at is not None and secret.retired_at <= moment
+    ):
         return False
     chain = chains[secret.tenant, item.item_id]
     before, after = chain[: chain.index(secret)], chain[chain.index(secret) + 1 :]
@@ -133,7 +166,11 @@ def may_read(
     if any(mark is not None and mark <= moment for mark in marks):
         return False
     for later in after:
-        gone = later.retired if not past else later.retired_at is not None and later.retired_at <= moment
+        gone = (
+            later.retired
+            if not past
+            else later.retired_at is not None and later.retired_at <= moment
+        )
         if begins(later, past) <= moment and not gone and later.state != "forgotten":
             return False
     return True
@@ -168,14 +205,30 @@ class World:
         pick = self.random.choice
         kind = pick(
             (ItemKind.DOCUMENT,) * 4
-            + (ItemKind.MEMORY, ItemKind.MEMORY, ItemKind.METRIC, ItemKind.METRIC, ItemKind.SCHEMA, ItemKind.SCHEMA)
-            + (ItemKind.POLICY, ItemKind.INSTRUCTION, ItemKind.GLOSSARY, ItemKind.TOOL, ItemKind.SKILL)
+            + (
+                ItemKind.MEMORY,
+                ItemKind.MEMORY,
+                ItemKind.METRIC,
+                ItemKind.METRIC,
+                ItemKind.SCHEMA,
+                ItemKind.SCHEMA,
+            )
+            + (
+                ItemKind.POLICY,
+                ItemKind.INSTRUCTION,
+                ItemKind.GLOSSARY,
+                ItemKind.TOOL,
+                ItemKind.SKILL,
+            )
         )
         id_mark = self._mark("i")
         name = f"{kind.value}-{number}-{id_mark}"
         source = pick(tuple(SOURCES))
         versions = pick((1, 1, 1, 2, 3))
-        starts = sorted((pick((None, -40, -20, -1, 0, 1, 30)) for _ in range(versions)), key=lambda day: day or -99)
+        starts = sorted(
+            (pick((None, -40, -20, -1, 0, 1, 30)) for _ in range(versions)),
+            key=lambda day: day or -99,
+        )
         needs = [
             f"schema:{s.item.provenance.source_id}/{s.item.item_id.partition('/')[2]}"
             for s in self.secrets
@@ -185,14 +238,23 @@ class World:
             self._add_version(kind, name, source, id_mark, str(version), start, needs)
 
     def _add_version(
-        self, kind: ItemKind, name: str, source: str, id_mark: str, version: str, start: int | None, needs: list[str]
+        self,
+        kind: ItemKind,
+        name: str,
+        source: str,
+        id_mark: str,
+        version: str,
+        start: int | None,
+        needs: list[str],
     ) -> None:
         pick, some = self.random.choice, self.random.sample
         content_mark, title_mark = self._mark("c"), self._mark("t")
         words = f"zebra{self.random.randrange(60)} {pick(('refund', 'order', 'region', '退款', '订单'))}"
         content = f"{words} {content_mark} is the rule. " * pick((1, 1, 1, 20))
         if kind is ItemKind.TOOL:
-            content = canonical_json({"name": name, "description": content, "input_schema": {}, "annotations": {}})
+            content = canonical_json(
+                {"name": name, "description": content, "input_schema": {}, "annotations": {}}
+            )
         groups, principals = pick(
             (
                 (("*",), ()),
@@ -209,7 +271,9 @@ class World:
             source=source,
             version=version,
             title=f"About {words} {title_mark}",
-            tenant=pick((*TENANTS, *TENANTS, None)) if version == "1" else self.secrets[-1].item.scope.tenant,
+            tenant=pick((*TENANTS, *TENANTS, None))
+            if version == "1"
+            else self.secrets[-1].item.scope.tenant,
             groups=groups,
             principals=principals,
             sensitivity=pick((*CLEARANCES, Sensitivity.INTERNAL, Sensitivity.PUBLIC, None)),
@@ -232,15 +296,28 @@ class World:
             for tenant in TENANTS:
                 content_mark, title_mark = self._mark("c"), self._mark("t")
                 item = make_item(
-                    f"shared-{number}", f"zebra{number} refund {content_mark}", title=title_mark, tenant=tenant
+                    f"shared-{number}",
+                    f"zebra{number} refund {content_mark}",
+                    title=title_mark,
+                    tenant=tenant,
                 )
-                self.secrets.append(Secret(item, content_mark, title_mark, f"shared-{number}", f"zebra{number}"))
+                self.secrets.append(
+                    Secret(item, content_mark, title_mark, f"shared-{number}", f"zebra{number}")
+                )
 
     # --- what happens
 
     def happen(self, home: Path, count: int) -> None:
         """Let events befall random items, and keep them in mind."""
-        codes = ("retired", "quarantined", "forgotten", "revoked", "superseded", "released", "restored")
+        codes = (
+            "retired",
+            "quarantined",
+            "forgotten",
+            "revoked",
+            "superseded",
+            "released",
+            "restored",
+        )
         for _ in range(count):
             secret = self.random.choice(self.secrets)
             if not secret.tenant:
@@ -260,7 +337,15 @@ class World:
                     )
                 )
             append_overlay(
-                home, overlay(code, secret.item.item_id, tenant=secret.tenant, version=version, at=NOW - DAY, **more)
+                home,
+                overlay(
+                    code,
+                    secret.item.item_id,
+                    tenant=secret.tenant,
+                    version=version,
+                    at=NOW - DAY,
+                    **more,
+                ),
             )
             for touched in chain if whole else [secret]:
                 self._apply(touched, code, more, whole=whole)
@@ -306,10 +391,13 @@ class World:
             identity=identity,
             agent_role=pick(ROLES),
             task=Task(
-                type=pick(TASK_TYPES), text=f"{' '.join(near)} {pick(('rule', 'is the rule', 'metric gmv', '规则'))}"
+                type=pick(TASK_TYPES),
+                text=f"{' '.join(near)} {pick(('rule', 'is the rule', 'metric gmv', '规则'))}",
             ),
             token_budget=pick((1, 60, 200, 400, 800, 3_000, 20_000)),
-            as_of=pick((None, None, None, NOW - 30 * DAY, NOW - 2 * DAY, NOW + 2 * DAY, NOW + 60 * DAY)),
+            as_of=pick(
+                (None, None, None, NOW - 30 * DAY, NOW - 2 * DAY, NOW + 2 * DAY, NOW + 60 * DAY)
+            ),
             required_types=pick(((), (), ("metric",), ("memory", "policy"), ("code",))),
             messages=pick(((), (Message(role="user", content="about refunds"),))),
             observations=pick(((), (Observation(observation_id="1", content="x" * 9_000),))),
@@ -345,13 +433,17 @@ class Watch:
         self.seen: set[str] = set()
         self.leaks: list[str] = []
 
-    def check(self, path: str, output: str, allowed: Callable[[str, Secret], bool], typed: str = "") -> None:
+    def check(
+        self, path: str, output: str, allowed: Callable[[str, Secret], bool], typed: str = ""
+    ) -> None:
         """Every mark in `output` must belong to a version for which `allowed(kind of mark, secret)` holds."""
         echoed = set(MARK.findall(typed))
         for mark in set(MARK.findall(output)) - echoed:
             self.seen.add(path)
             if not any(allowed(mark[0], secret) for secret in self.world.by_mark[mark]):
-                self.leaks.append(f"{path}: {mark[0]} of {self.world.by_mark[mark][0].item.item_id}")
+                self.leaks.append(
+                    f"{path}: {mark[0]} of {self.world.by_mark[mark][0].item.item_id}"
+                )
 
 
 def words_of(error: CtxError) -> str:
@@ -359,7 +451,10 @@ def words_of(error: CtxError) -> str:
 
 
 def dumped(values: Iterable[Any]) -> str:
-    return " ".join(value.model_dump_json() if hasattr(value, "model_dump_json") else repr(value) for value in values)
+    return " ".join(
+        value.model_dump_json() if hasattr(value, "model_dump_json") else repr(value)
+        for value in values
+    )
 
 
 def renders(pack: ContextPack) -> str:
@@ -376,7 +471,13 @@ class Session:
         self.watch = watch
         self.packs: list[tuple[ContextPack, ContextRequest]] = []
 
-    def call(self, path: str, call: Callable[[], str], allowed: Callable[[str, Secret], bool], typed: str = "") -> None:
+    def call(
+        self,
+        path: str,
+        call: Callable[[], str],
+        allowed: Callable[[str, Secret], bool],
+        typed: str = "",
+    ) -> None:
         try:
             output = call()
         except CtxError as error:
@@ -388,7 +489,9 @@ class Session:
         who = Who(request.identity or self.world.identity(), request.task.type, request.agent_role)
 
         def read(_kind: str, secret: Secret) -> bool:
-            return may_read(secret, who, self.world.chains, request.as_of or NOW, request.as_of is not None)
+            return may_read(
+                secret, who, self.world.chains, request.as_of or NOW, request.as_of is not None
+            )
 
         def run() -> str:
             pack = self.project.assemble(request, at=NOW)
@@ -406,7 +509,9 @@ class Session:
         if snapshot_id is not None:
             self.explain(snapshot_id, request, read)
 
-    def explain(self, snapshot_id: str, request: ContextRequest, read: Callable[[str, Secret], bool]) -> None:
+    def explain(
+        self, snapshot_id: str, request: ContextRequest, read: Callable[[str, Secret], bool]
+    ) -> None:
         identity = request.identity
         assert identity is not None
         who = Who(identity, request.task.type, request.agent_role)
@@ -416,7 +521,9 @@ class Session:
 
         self.call("explain", lambda: dumped(self.project.explain(snapshot_id, identity)), named)
         guess = self.world.guess()
-        self.call("why", lambda: dumped(self.project.why(snapshot_id, guess, identity)), named, guess)
+        self.call(
+            "why", lambda: dumped(self.project.why(snapshot_id, guess, identity)), named, guess
+        )
 
     def look_around(self, identity: Identity) -> None:
         who = Who(identity)
@@ -429,11 +536,16 @@ class Session:
         def named(kind: str, secret: Secret) -> bool:
             return kind == "i" and may_name(secret, who)
 
-        project, level = self.project, self.world.random.choice(("full", "compact", "pointer", "half"))
+        project, level = (
+            self.project,
+            self.world.random.choice(("full", "compact", "pointer", "half")),
+        )
         when: dict[str, Any] = {"identity": identity, "at": NOW, "as_of": as_of}
         self.call("expand", lambda: dumped([project.expand(guess, level, **when)]), read, guess)
         self.call("why_not", lambda: dumped(project.why_not(guess, **when)), named, guess)
-        self.call("history", lambda: dumped(project.history(guess, identity=identity)), named, guess)
+        self.call(
+            "history", lambda: dumped(project.history(guess, identity=identity)), named, guess
+        )
         if self.world.random.random() < 0.2:
             kind = self.world.random.choice((None, "metric", "document", "tool"))
             self.call("items", lambda: dumped(project.items(kind=kind, limit=1_000, **when)), read)
@@ -462,14 +574,28 @@ class Session:
             def titles(kind: str, secret: Secret, who: Who = who) -> bool:
                 return kind in "ti" and may_name(secret, who)
 
-            self.call("replay", lambda who=who: renders(project.replay(pack.snapshot_id, who.identity)), named)
-            self.call("explain later", lambda who=who: dumped(project.explain(pack.snapshot_id, who.identity)), titles)
+            self.call(
+                "replay",
+                lambda who=who: renders(project.replay(pack.snapshot_id, who.identity)),
+                named,
+            )
+            self.call(
+                "explain later",
+                lambda who=who: dumped(project.explain(pack.snapshot_id, who.identity)),
+                titles,
+            )
             self.call(
                 "diff",
-                lambda who=who: dumped([project.diff(pack.snapshot_id, other.snapshot_id, who.identity)]),
+                lambda who=who: dumped(
+                    [project.diff(pack.snapshot_id, other.snapshot_id, who.identity)]
+                ),
                 any_role,
             )
-            self.call("snapshots", lambda who=who: dumped(project.snapshots(identity=who.identity, limit=3)), any_role)
+            self.call(
+                "snapshots",
+                lambda who=who: dumped(project.snapshots(identity=who.identity, limit=3)),
+                any_role,
+            )
 
 
 @pytest.mark.slow

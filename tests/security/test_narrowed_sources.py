@@ -11,8 +11,8 @@ import pytest
 from ctx_pipeline.contracts import ContextItem, Identity, Scope, Sensitivity, Trust
 from ctx_pipeline.index.store import StoredItem
 from ctx_pipeline.security.narrowing import narrowed
-from tests.artifacts import ANA, make_item, open_pipeline, write_config
-from tests.test_ingest import METRIC, Home
+from testing.artifacts import ANA, make_item, open_pipeline, write_config
+from tests.building.test_ingest import METRIC, Home
 
 BO = ANA.model_copy(update={"principal": "bo", "groups": ("finance",)})
 PAGES = {f"document:docs/{number}.md#1" for number in range(4)}
@@ -28,7 +28,11 @@ def make_home(folder: Path) -> Home:
 
 
 def shown(home: Home, identity: Identity = ANA) -> set[str]:
-    return {item for item in home.shown("refund rule", identity=identity) if item.startswith(("document:", "metric:"))}
+    return {
+        item
+        for item in home.shown("refund rule", identity=identity)
+        if item.startswith(("document:", "metric:"))
+    }
 
 
 def break_file(home: Home) -> None:
@@ -45,7 +49,9 @@ def lose_files(home: Home) -> None:
 
 
 @pytest.mark.parametrize("disturb", [break_file, lose_folder, lose_files])
-def test_what_could_not_be_read_again_is_closed_with_the_rest(tmp_path: Path, disturb: Callable[[Home], None]):
+def test_what_could_not_be_read_again_is_closed_with_the_rest(
+    tmp_path: Path, disturb: Callable[[Home], None]
+):
     home = make_home(tmp_path)
     assert shown(home) == PAGES
     disturb(home)
@@ -90,12 +96,20 @@ def scope(**more: object) -> Scope:
     [
         ({}, {"groups": ("finance",)}, {"groups": ("finance",)}),
         ({"groups": ("finance", "board")}, {"groups": ("finance", "hr")}, {"groups": ("finance",)}),
-        ({"groups": (), "principals": ("ana",)}, {"groups": ("finance",)}, {"groups": (), "principals": ()}),
+        (
+            {"groups": (), "principals": ("ana",)},
+            {"groups": ("finance",)},
+            {"groups": (), "principals": ()},
+        ),
         ({"groups": (), "principals": ("ana",)}, {}, {"groups": (), "principals": ("ana",)}),
         ({}, {"tenant": "globex"}, {"groups": (), "principals": ()}),
         ({"environment": "prod"}, {"environment": "test"}, {"groups": ()}),
         ({}, {"environment": "test"}, {"environment": "test", "groups": ("*",)}),
-        ({"task_types": ("a", "b")}, {"task_types": ("b",)}, {"task_types": ("b",), "groups": ("*",)}),
+        (
+            {"task_types": ("a", "b")},
+            {"task_types": ("b",)},
+            {"task_types": ("b",), "groups": ("*",)},
+        ),
         ({"task_types": ("a",)}, {"task_types": ("b",)}, {"groups": ()}),
         ({"agent_visibility": ("coder",)}, {}, {"agent_visibility": ("coder",)}),
     ],

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from ctx_pipeline.config import load_config
+from ctx_pipeline.config.settings import load_config
 from ctx_pipeline.contracts import ContextPack, ContextRequest, Exclusion, Identity, Task
-from ctx_pipeline.doctor import diagnose
 from ctx_pipeline.errors import ConfigError, GateFailed, NotFound, NotPermitted
+from ctx_pipeline.orchestration.doctor import diagnose
 from ctx_pipeline.project import ContextProject
 from ctx_pipeline.security.policy_cedar import ENTITIES, SCHEMA, CedarService
 from ctx_pipeline.security.policy_http import PROTOCOL, HttpService
@@ -31,7 +31,7 @@ from ctx_pipeline.security.policy_service import (
     PolicyServiceError,
 )
 from ctx_pipeline.security.visibility import ScopeLabel, Viewer, code_of, label_codes
-from tests.artifacts import ANA, NOW, make_item, make_project, open_project, write_config
+from testing.artifacts import ANA, NOW, make_item, make_project, open_project, write_config
 
 VIEWER = Viewer.of(ANA)
 DENIED = Exclusion.NOT_PERMITTED
@@ -75,7 +75,9 @@ class Rules:
 
     def decide(self, batch: DecisionBatch) -> Decisions:
         self.asked.append(batch)
-        return Decisions(tuple(self.allows(one) for one in batch.labels), self.policy_version, self.decision_id)
+        return Decisions(
+            tuple(self.allows(one) for one in batch.labels), self.policy_version, self.decision_id
+        )
 
     def close(self) -> None:
         self.asked.clear()
@@ -89,7 +91,11 @@ def test_a_service_takes_away_and_is_asked_only_about_what_is_permitted():
     codes, decision = outcome(PolicyGuard(service))
     assert codes == [None, DENIED, Exclusion.WRONG_TENANT]
     assert service.asked == [DecisionBatch(VIEWER, (OPEN, HR))]
-    assert (decision.service, decision.policy_version, decision.decision_id) == ("rules", "v1", "d-1")
+    assert (decision.service, decision.policy_version, decision.decision_id) == (
+        "rules",
+        "v1",
+        "d-1",
+    )
     assert (decision.asked, decision.denied, decision.failure) == (2, 1, None)
 
 
@@ -110,7 +116,9 @@ def test_whatever_a_service_says_nobody_sees_more(labels: list[ScopeLabel], allo
     before = [code_of(code) for code in label_codes(labels, VIEWER).tolist()]
     after, _ = outcome(PolicyGuard(Rules(lambda one: not allowed.isdisjoint(one.groups))), labels)
     for one, old, new in zip(labels, before, after, strict=True):
-        passed = not allowed.isdisjoint(one.groups) and (one.also is None or not allowed.isdisjoint(one.also.groups))
+        passed = not allowed.isdisjoint(one.groups) and (
+            one.also is None or not allowed.isdisjoint(one.also.groups)
+        )
         assert new == (old if old is not None or passed else DENIED)
 
 
@@ -151,7 +159,9 @@ def answering(*allowed: Any) -> Rules:
     ],
 )
 @pytest.mark.parametrize("cache_seconds", [0.0, 10.0])
-def test_a_service_that_fails_denies_everything(service: PolicyService, failure: str, cache_seconds: float):
+def test_a_service_that_fails_denies_everything(
+    service: PolicyService, failure: str, cache_seconds: float
+):
     codes, decision = outcome(PolicyGuard(service, cache_seconds=cache_seconds))
     assert codes == [DENIED, DENIED, Exclusion.WRONG_TENANT]
     assert (decision.failure, decision.policy_version, decision.denied) == (failure, "", 2)
@@ -217,14 +227,21 @@ def cedar(folder: Path, text: str | None, **files: str) -> PolicyGuard:
     if text is not None:
         (folder / "rules.cedar").write_text(text, encoding="utf-8")
     for name, content in files.items():
-        (folder / {"entities": ENTITIES, "schema": SCHEMA}[name]).write_text(content, encoding="utf-8")
+        (folder / {"entities": ENTITIES, "schema": SCHEMA}[name]).write_text(
+            content, encoding="utf-8"
+        )
     return PolicyGuard(CedarService(folder))
 
 
 def test_cedar_policies_decide_about_labels(tmp_path: Path):
     codes, decision = outcome(cedar(tmp_path, ANALYSTS + NO_HR))
     assert codes == [None, DENIED, Exclusion.WRONG_TENANT]
-    assert (decision.service, decision.asked, decision.denied, decision.failure) == ("cedar", 2, 1, None)
+    assert (decision.service, decision.asked, decision.denied, decision.failure) == (
+        "cedar",
+        2,
+        1,
+        None,
+    )
     assert decision.policy_version
     outsider = Viewer.of(ANA.model_copy(update={"groups": ("sales",)}))
     assert outcome(cedar(tmp_path, ANALYSTS), [OPEN], outsider)[0] == [DENIED]
@@ -243,12 +260,16 @@ def test_cedar_policies_decide_about_labels(tmp_path: Path):
 )
 def test_cedar_sees_viewer_label_and_task(condition: str, tmp_path: Path):
     viewer = replace(VIEWER, task_type="编码")
-    assert outcome(cedar(tmp_path, f"permit(principal, action, resource) when {{ {condition} }};"), [OPEN], viewer)[
-        0
-    ] == [None]
-    assert outcome(cedar(tmp_path, f"permit(principal, action, resource) unless {{ {condition} }};"), [OPEN], viewer)[
-        0
-    ] == [DENIED]
+    assert outcome(
+        cedar(tmp_path, f"permit(principal, action, resource) when {{ {condition} }};"),
+        [OPEN],
+        viewer,
+    )[0] == [None]
+    assert outcome(
+        cedar(tmp_path, f"permit(principal, action, resource) unless {{ {condition} }};"),
+        [OPEN],
+        viewer,
+    )[0] == [DENIED]
 
 
 def test_a_policy_may_be_a_single_file(tmp_path: Path):
@@ -279,20 +300,34 @@ ANYONE = "permit(principal, action, resource);\n"
         ("  \n", {}, "no_policy"),
         ("permit(principal, action", {}, "invalid_policy"),
         (ANYONE + "permit(oops);", {}, "invalid_policy"),
-        (ANYONE + 'forbid(principal, action, resource) when { resource.sensitivty == "x" };', {}, "invalid_policy"),
+        (
+            ANYONE + 'forbid(principal, action, resource) when { resource.sensitivty == "x" };',
+            {},
+            "invalid_policy",
+        ),
         (ANYONE + "forbid(principal is Robot, action, resource);", {}, "invalid_policy"),
         (ANYONE, {"schema": "entity ;"}, "invalid_policy"),
         (
             ANYONE,
-            {"schema": "entity User; entity Label; action write appliesTo {principal: User, resource: Label};"},
+            {
+                "schema": "entity User; entity Label; action write appliesTo {principal: User, resource: Label};"
+            },
             None,
         ),
         (ANYONE, {"entities": json.dumps([user("bo")])}, "unknown_entity"),
         (ANYONE, {"entities": "{"}, "invalid_entities"),
         (ANYONE, {"entities": "{}"}, "unknown_entity"),
         (ANYONE, {"entities": '[{"uid": "ana"}]'}, "invalid_entities"),
-        (ANYONE, {"entities": json.dumps([user("ana"), {"uid": {"type": "Robot", "id": "1"}}])}, "invalid_entities"),
-        (ANYONE, {"entities": json.dumps([{**user("ana"), "attrs": {"level": 9}}])}, "invalid_entities"),
+        (
+            ANYONE,
+            {"entities": json.dumps([user("ana"), {"uid": {"type": "Robot", "id": "1"}}])},
+            "invalid_entities",
+        ),
+        (
+            ANYONE,
+            {"entities": json.dumps([{**user("ana"), "attrs": {"level": 9}}])},
+            "invalid_entities",
+        ),
         (ANYONE, {"entities": json.dumps([{**user("ana"), "parents": 7}])}, "service_error"),
     ],
 )
@@ -314,9 +349,14 @@ def test_an_allow_with_an_evaluation_error_denies(tmp_path: Path):
 
 
 def test_files_that_cannot_be_read_deny(tmp_path: Path):
-    assert outcome(PolicyGuard(CedarService(tmp_path / "none.cedar")))[1].failure == "unreadable_policy"
+    assert (
+        outcome(PolicyGuard(CedarService(tmp_path / "none.cedar")))[1].failure
+        == "unreadable_policy"
+    )
     (tmp_path / "bad.cedar").write_bytes(b"\xff\xfe")
-    assert outcome(PolicyGuard(CedarService(tmp_path / "bad.cedar")))[1].failure == "unreadable_policy"
+    assert (
+        outcome(PolicyGuard(CedarService(tmp_path / "bad.cedar")))[1].failure == "unreadable_policy"
+    )
 
 
 def test_a_changed_file_counts_for_the_next_question(tmp_path: Path):
@@ -380,9 +420,16 @@ class Server:
         self.thread.join()
 
 
-def decided(question: dict[str, Any], allows: Callable[[dict[str, Any]], bool] = lambda _: True, **more: Any):
+def decided(
+    question: dict[str, Any], allows: Callable[[dict[str, Any]], bool] = lambda _: True, **more: Any
+):
     decisions = {one["id"]: "allow" if allows(one) else "deny" for one in question["labels"]}
-    whole = {"protocol": PROTOCOL, "batch_id": question["batch_id"], "policy_version": "7", "decisions": decisions}
+    whole = {
+        "protocol": PROTOCOL,
+        "batch_id": question["batch_id"],
+        "policy_version": "7",
+        "decisions": decisions,
+    }
     return {**whole, "decision_id": "d-42", **more}
 
 
@@ -404,7 +451,11 @@ def test_an_http_service_decides_about_labels(server: Server, service: HttpServi
     server.answer = lambda question: decided(question, lambda one: "hr" not in one["groups"])
     codes, decision = outcome(PolicyGuard(service))
     assert codes == [None, DENIED, Exclusion.WRONG_TENANT]
-    assert (decision.service, decision.policy_version, decision.decision_id) == ("http", "7", "d-42")
+    assert (decision.service, decision.policy_version, decision.decision_id) == (
+        "http",
+        "7",
+        "d-42",
+    )
     (question,) = server.questions
     assert question["protocol"] == PROTOCOL
     assert question["viewer"]["principal"] == "ana"
@@ -437,8 +488,14 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no decisions": (lambda q: without(q, "decisions"), "malformed_answer"),
     "null decisions": (lambda q: decided(q, decisions=None), "malformed_answer"),
     "list of decisions": (lambda q: decided(q, decisions=["allow", "allow"]), "malformed_answer"),
-    "true as decision": (lambda q: some(q, **{"label-0": True, "label-1": True}), "malformed_answer"),
-    "Allow as decision": (lambda q: some(q, **{"label-0": "Allow", "label-1": "allow"}), "malformed_answer"),
+    "true as decision": (
+        lambda q: some(q, **{"label-0": True, "label-1": True}),
+        "malformed_answer",
+    ),
+    "Allow as decision": (
+        lambda q: some(q, **{"label-0": "Allow", "label-1": "allow"}),
+        "malformed_answer",
+    ),
     "no batch": (lambda q: without(q, "batch_id"), "malformed_answer"),
     "another batch": (lambda q: decided(q, batch_id="other"), "another_answer"),
     "too few": (lambda q: some(q, **{"label-0": "allow"}), "incomplete_answer"),
@@ -447,10 +504,15 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda q: some(q, **{"label-0": "allow", "label-1": "allow", "label-2": "allow"}),
         "incomplete_answer",
     ),
-    "other names": (lambda q: some(q, **{"label-1": "allow", "label-9": "allow"}), "incomplete_answer"),
+    "other names": (
+        lambda q: some(q, **{"label-1": "allow", "label-9": "allow"}),
+        "incomplete_answer",
+    ),
     "a name twice": (
         lambda q: (
-            json.dumps(decided(q)).replace('"label-0": "allow"', '"label-0": "deny", "label-0": "allow"').encode()
+            json.dumps(decided(q))
+            .replace('"label-0": "allow"', '"label-0": "deny", "label-0": "allow"')
+            .encode()
         ),
         "incomplete_answer",
     ),
@@ -459,7 +521,9 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_is_wrong_with_an_answer_denies_everything(fault: str, server: Server, service: HttpService):
+def test_whatever_is_wrong_with_an_answer_denies_everything(
+    fault: str, server: Server, service: HttpService
+):
     server.answer, failure = FAULTS[fault]
     codes, decision = outcome(PolicyGuard(service))
     assert codes == [DENIED, DENIED, Exclusion.WRONG_TENANT]
@@ -504,7 +568,9 @@ CEDAR = '[policy_service]\nkind = "cedar"\npath = "policies/cedar"\n'
 
 
 def ask(project: ContextProject, **more: Any) -> ContextPack:
-    return project.assemble(ContextRequest(task=Task(text="refund rules"), identity=ANA, **more), at=NOW, durable=True)
+    return project.assemble(
+        ContextRequest(task=Task(text="refund rules"), identity=ANA, **more), at=NOW, durable=True
+    )
 
 
 def shown(pack: ContextPack) -> set[str]:
@@ -553,7 +619,11 @@ def test_the_decision_is_in_pack_snapshot_and_trace(home: Path):
         traces = project.explain(pack.snapshot_id, identity=ANA)
     assert pack.policy_decision is not None
     assert pack.policy_decision == kept.policy_decision
-    assert (pack.policy_decision.service, pack.policy_decision.asked, pack.policy_decision.denied) == ("cedar", 2, 0)
+    assert (
+        pack.policy_decision.service,
+        pack.policy_decision.asked,
+        pack.policy_decision.denied,
+    ) == ("cedar", 2, 0)
     told = {trace.item_id.partition(":")[0]: trace.decision_id for trace in traces}
     assert told["document"] == pack.policy_decision.decision_id
     assert told["observation"] is None
@@ -563,7 +633,9 @@ def test_without_a_service_nothing_is_recorded(tmp_path: Path):
     with open_project(make_project(tmp_path, ITEMS)) as project:
         pack = ask(project)
         assert pack.policy_decision is None
-        assert {trace.decision_id for trace in project.explain(pack.snapshot_id, identity=ANA)} == {None}
+        assert {trace.decision_id for trace in project.explain(pack.snapshot_id, identity=ANA)} == {
+            None
+        }
 
 
 def test_a_broken_policy_shows_nothing_and_says_so(home: Path):
@@ -572,7 +644,9 @@ def test_a_broken_policy_shows_nothing_and_says_so(home: Path):
         pack = ask(project)
         assert shown(pack) == set()
         assert pack.denied == {"not_permitted": 2}
-        (warning,) = [warning for warning in pack.warnings if warning.code == "policy_service_failed"]
+        (warning,) = [
+            warning for warning in pack.warnings if warning.code == "policy_service_failed"
+        ]
         assert "invalid_policy" in warning.message
         assert project.items(identity=ANA) == ()
         with pytest.raises(GateFailed):
@@ -602,7 +676,9 @@ def test_a_project_asks_its_http_service_once_for_each_pack(server: Server, tmp_
     with open_project(make_project(tmp_path, ITEMS, head=head)) as project:
         assert shown(ask(project)) == {"open", "hr"}
         assert len(server.questions) == 1
-        server.answer = lambda question: decided(question, lambda one: "hr" not in one["groups"], policy_version="8")
+        server.answer = lambda question: decided(
+            question, lambda one: "hr" not in one["groups"], policy_version="8"
+        )
         pack = ask(project)
         assert shown(pack) == {"open"}
         assert len(server.questions) == 2

@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 
-from ctx_pipeline.contracts import ContextItem, ContextRequest, Identity, ItemKind, Sensitivity, Task, Trust
+from ctx_pipeline.contracts import (
+    ContextItem,
+    ContextRequest,
+    Identity,
+    ItemKind,
+    Sensitivity,
+    Task,
+    Trust,
+)
 from ctx_pipeline.errors import Corrupt, NotFound, NotPermitted
-from tests.artifacts import (
+from testing.artifacts import (
     ANA,
     NOW,
     append_overlay,

@@ -12,11 +12,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctx_pipeline.contracts import ContextItem, ContextRequest, Exclusion, Identity, ItemKind, Sensitivity, Task, Trust
+from ctx_pipeline.contracts import (
+    ContextItem,
+    ContextRequest,
+    Exclusion,
+    Identity,
+    ItemKind,
+    Sensitivity,
+    Task,
+    Trust,
+)
 from ctx_pipeline.errors import NotFound
 from ctx_pipeline.index.facts import scope_label
-from ctx_pipeline.security.visibility import Clock, Viewer, code_of, label_codes, micros, permission_code
-from tests.artifacts import (
+from ctx_pipeline.security.visibility import (
+    Clock,
+    Viewer,
+    code_of,
+    label_codes,
+    micros,
+    permission_code,
+)
+from testing.artifacts import (
     ANA,
     NOW,
     append_overlay,
@@ -37,7 +53,9 @@ def viewer(**changes: Any) -> Viewer:
     role = changes.pop("role", None)
     task = changes.pop("task", None)
     floor = changes.pop("floor", Trust.TOOL_UNTRUSTED)
-    return Viewer.of(ANA.model_copy(update=changes), task_type=task, agent_role=role, trust_floor=floor)
+    return Viewer.of(
+        ANA.model_copy(update=changes), task_type=task, agent_role=role, trust_floor=floor
+    )
 
 
 def code(item: ContextItem, who: Viewer) -> Exclusion | None:
@@ -114,7 +132,11 @@ def test_of_several_failing_rules_the_first_gives_the_code(failing: set[int]):
 
 
 def codes_of(
-    home: Path, item_id: str = ID, identity: Identity = ANA, at: datetime = NOW, as_of: datetime | None = None
+    home: Path,
+    item_id: str = ID,
+    identity: Identity = ANA,
+    at: datetime = NOW,
+    as_of: datetime | None = None,
 ) -> dict[str, str | None]:
     """The predicate's word on every version, by way of the public probe; nothing when none may be named."""
     with open_project(home) as project:
@@ -129,7 +151,9 @@ def shown(
     home: Path, identity: Identity = ANA, at: datetime = NOW, as_of: datetime | None = None
 ) -> set[tuple[str, str]]:
     """What a pack about refunds shows of the handbook."""
-    request = ContextRequest(task=Task(text="refund rules"), identity=identity, token_budget=20_000, as_of=as_of)
+    request = ContextRequest(
+        task=Task(text="refund rules"), identity=identity, token_budget=20_000, as_of=as_of
+    )
     with open_project(home) as project:
         pack = project.assemble(request, at=at)
         return {(i.item_id, i.version) for i in pack.items if "handbook/" in i.item_id}
@@ -154,7 +178,11 @@ def versions(tmp_path: Path) -> Path:
     texts = {"1": "refund rules of old", "2": "refund rules of now", "3": "refund rules to come"}
     starts = {"1": None, "2": NOW - HOUR, "3": NOW + HOUR}
     return make_project(
-        tmp_path, [make_item("a", texts[v], version=v, valid_from=starts[v], kind=ItemKind.DOCUMENT) for v in texts]
+        tmp_path,
+        [
+            make_item("a", texts[v], version=v, valid_from=starts[v], kind=ItemKind.DOCUMENT)
+            for v in texts
+        ],
     )
 
 
@@ -187,14 +215,24 @@ EVENTS: tuple[tuple[str, list[Any], dict[str, str | None], dict[str, str | None]
     ("quarantined", [overlay("quarantined", ID)], {"1": "quarantined"}, {"1": "quarantined"}),
     ("released", [overlay("quarantined", ID), overlay("released", ID)], {"1": None}, {"1": None}),
     ("forgotten", [overlay("forgotten", ID)], {}, {}),
-    ("forgotten for ever", [overlay("forgotten", ID), overlay("released", ID), overlay("restored", ID)], {}, {}),
+    (
+        "forgotten for ever",
+        [overlay("forgotten", ID), overlay("released", ID), overlay("restored", ID)],
+        {},
+        {},
+    ),
     (
         "forgotten, then set aside",
         [overlay("forgotten", ID), overlay("quarantined", ID), overlay("released", ID)],
         {},
         {},
     ),
-    ("forgotten as a version", [overlay("forgotten", ID, version="1"), overlay("released", ID)], {}, {}),
+    (
+        "forgotten as a version",
+        [overlay("forgotten", ID, version="1"), overlay("released", ID)],
+        {},
+        {},
+    ),
     ("superseded", [overlay("superseded", ID)], {"1": "superseded"}, {"1": "superseded"}),
     ("superseded later", [overlay("superseded", ID, at=NOW + HOUR)], {"1": None}, {"1": None}),
     ("revoked from one", [overlay("revoked", ID, principal="ana")], {}, {"1": None}),
@@ -232,7 +270,9 @@ EVENTS: tuple[tuple[str, list[Any], dict[str, str | None], dict[str, str | None]
 )
 
 
-@pytest.mark.parametrize(("entries", "ana", "bo"), [event[1:] for event in EVENTS], ids=[event[0] for event in EVENTS])
+@pytest.mark.parametrize(
+    ("entries", "ana", "bo"), [event[1:] for event in EVENTS], ids=[event[0] for event in EVENTS]
+)
 def test_an_event_acts_at_once_and_the_same_after_a_build_has_absorbed_it(
     tmp_path: Path, entries: list[Any], ana: dict[str, str | None], bo: dict[str, str | None]
 ):
@@ -268,8 +308,12 @@ def test_what_was_set_aside_in_a_build_comes_back_without_another_one(tmp_path: 
     assert shown(home) == set()
     append_overlay(home, overlay("restored", ID), overlay("released", ID))
     with open_project(home) as project:
-        pack = project.assemble(ContextRequest(task=Task(text="refund rules"), identity=ANA), at=NOW)
-        (trace,) = (trace for trace in project.explain(pack.snapshot_id, ANA) if trace.item_id == ID)
+        pack = project.assemble(
+            ContextRequest(task=Task(text="refund rules"), identity=ANA), at=NOW
+        )
+        (trace,) = (
+            trace for trace in project.explain(pack.snapshot_id, ANA) if trace.item_id == ID
+        )
     assert trace.selected
     assert set(trace.discovered_by) == {"vector", "lexical"}
 
@@ -306,22 +350,28 @@ def test_a_quarantined_version_hides_the_one_before_as_well(versions: Path):
 
 
 def random_events() -> st.SearchStrategy[Any]:
-    codes = st.sampled_from(("retired", "restored", "quarantined", "released", "forgotten", "superseded", "revoked"))
+    codes = st.sampled_from(
+        ("retired", "restored", "quarantined", "released", "forgotten", "superseded", "revoked")
+    )
     who = st.sampled_from(({}, {"principal": "ana"}, {"group": "finance"}))
     return st.builds(
-        lambda code, version, more: overlay(code, ID, version=version, **(more if code == "revoked" else {})),
+        lambda code, version, more: overlay(
+            code, ID, version=version, **(more if code == "revoked" else {})
+        ),
         codes,
         st.sampled_from((None, "1", "2", "3")),
         who,
     )
 
 
-def folded_codes(items: Sequence[ContextItem], first: Sequence[Any], later: Sequence[Any]) -> list[list[int]]:
+def folded_codes(
+    items: Sequence[ContextItem], first: Sequence[Any], later: Sequence[Any]
+) -> list[list[int]]:
     """The codes of the versions when `first` is absorbed by a build and `later` is applied to it."""
-    from ctx_pipeline.index.catalogue import make_rows
     from ctx_pipeline.index.facts import facts_table
     from ctx_pipeline.index.labels import state_columns
     from ctx_pipeline.index.overlay import apply_patch, fold, supersede_chain
+    from ctx_pipeline.index.rows import make_rows
     from ctx_pipeline.security.visibility import visibility_codes
 
     rows = make_rows(store_keys(items, NOW), facts_table(items))
@@ -331,10 +381,15 @@ def folded_codes(items: Sequence[ContextItem], first: Sequence[Any], later: Sequ
         apply_patch(columns, labels, np.asarray(hit, np.intp), patch)
     supersede_chain(columns, 0, len(items))
     clocks = [
-        Clock(micros(NOW), as_of) for as_of in (None, micros(NOW - 2 * HOUR), micros(NOW), micros(NOW + 2 * HOUR))
+        Clock(micros(NOW), as_of)
+        for as_of in (None, micros(NOW - 2 * HOUR), micros(NOW), micros(NOW + 2 * HOUR))
     ]
     viewers = [Viewer.of(ANA), Viewer.of(BO)]
-    return [visibility_codes(columns, label_codes(labels, v), clock).tolist() for v in viewers for clock in clocks]
+    return [
+        visibility_codes(columns, label_codes(labels, v), clock).tolist()
+        for v in viewers
+        for clock in clocks
+    ]
 
 
 @pytest.mark.timeout(180)
@@ -342,7 +397,10 @@ def folded_codes(items: Sequence[ContextItem], first: Sequence[Any], later: Sequ
 @given(events=st.lists(random_events(), max_size=8), cut=st.integers(0, 8))
 def test_it_makes_no_difference_which_events_a_build_absorbed(events: list[Any], cut: int):
     starts = {"1": None, "2": NOW - HOUR, "3": NOW + HOUR}
-    items = [make_item("a", version, version=version, valid_from=start) for version, start in starts.items()]
+    items = [
+        make_item("a", version, version=version, valid_from=start)
+        for version, start in starts.items()
+    ]
     everything = folded_codes(items, events, [])
     assert folded_codes(items, [], events) == everything
     assert folded_codes(items, events[:cut], events[cut:]) == everything
@@ -353,7 +411,13 @@ def test_it_makes_no_difference_which_events_a_build_absorbed(events: list[Any],
 def folded_codes_one_by_one(items: Sequence[ContextItem], events: Sequence[Any]) -> list[list[int]]:
     """A plain model: each event changes each version it speaks of, in order."""
     model = {
-        i.version: {"state": "live", "retired": False, "replaced": False, "marked": False, "revoked": set()}
+        i.version: {
+            "state": "live",
+            "retired": False,
+            "replaced": False,
+            "marked": False,
+            "revoked": set(),
+        }
         for i in items
     }
     for event in events:
@@ -391,10 +455,16 @@ def _number(code: Exclusion | None) -> int:
 
 
 def _model_code(
-    items: Sequence[ContextItem], model: dict[str, dict[str, Any]], at: int, who: Identity, as_of: datetime | None
+    items: Sequence[ContextItem],
+    model: dict[str, dict[str, Any]],
+    at: int,
+    who: Identity,
+    as_of: datetime | None,
 ) -> Exclusion | None:
     facts, moment, start = model[items[at].version], as_of or NOW, items[at].valid_from
-    gone = {version: f["retired"] and (as_of is None or as_of >= NOW) for version, f in model.items()}
+    gone = {
+        version: f["retired"] and (as_of is None or as_of >= NOW) for version, f in model.items()
+    }
     if facts["revoked"] & {"*", who.principal, *who.groups}:
         return Exclusion.NOT_PERMITTED
     if facts["state"] != "live":
@@ -407,7 +477,9 @@ def _model_code(
     after = [i for i in followers if not gone[i.version]]
     # Of one version the overlay speaks only until what follows it is here.
     told = facts["replaced"] or (facts["marked"] and not followers)
-    if (told and moment >= NOW) or any(i.valid_from is not None and i.valid_from <= moment for i in after):
+    if (told and moment >= NOW) or any(
+        i.valid_from is not None and i.valid_from <= moment for i in after
+    ):
         return Exclusion.SUPERSEDED
     return None
 

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import build
-from ctx_pipeline.builder import open_instance
+from ctx_pipeline.orchestration.build import open_instance
 
 PROJECT = """\
 [project]

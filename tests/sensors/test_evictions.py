@@ -13,14 +13,25 @@ from ctx_pipeline.contracts import Lifecycle, LifecycleEvent
 from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.resources import ContextProjectResource
 from ctx_pipeline.sensors.evictions import evictions
-from tests.artifacts import ANA, NOW, append_overlay, make_item, make_project, open_pipeline, open_project, overlay
+from testing.artifacts import (
+    ANA,
+    NOW,
+    append_overlay,
+    make_item,
+    make_project,
+    open_pipeline,
+    open_project,
+    overlay,
+)
 
 
 def _tick(home: Path, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
     project = ContextProjectResource(home=str(home))
     with (
         dg.DagsterInstance.ephemeral() as instance,
-        dg.build_sensor_context(instance=instance, cursor=cursor, resources={"project": project}) as context,
+        dg.build_sensor_context(
+            instance=instance, cursor=cursor, resources={"project": project}
+        ) as context,
     ):
         result = evictions(context)
     assert isinstance(result, (dg.SensorResult, dg.SkipReason))
@@ -28,7 +39,10 @@ def _tick(home: Path, cursor: str | None = None) -> dg.SensorResult | dg.SkipRea
 
 
 def test_recalls_are_observed_once_by_id_and_forgotten_ids_are_only_counted(tmp_path: Path) -> None:
-    items = [make_item(name, f"退款 {name}", title=f"title of {name}") for name in ("refunds", "shipping", "erased")]
+    items = [
+        make_item(name, f"退款 {name}", title=f"title of {name}")
+        for name in ("refunds", "shipping", "erased")
+    ]
     home = make_project(tmp_path, items, head="[policy]\nmin_relevance = 0.0")
     with open_pipeline(home) as pipeline:
         pipeline.ledger.append_events(
@@ -44,7 +58,9 @@ def test_recalls_are_observed_once_by_id_and_forgotten_ids_are_only_counted(tmp_
         request = ContextRequest(task=Task(text="退款"), identity=ANA)
         shown = project.assemble(request, at=NOW, durable=True).snapshot_id
     codes = ("retired", "quarantined", "forgotten")
-    append_overlay(home, *(overlay(code, item.item_id) for code, item in zip(codes, items, strict=True)))
+    append_overlay(
+        home, *(overlay(code, item.item_id) for code, item in zip(codes, items, strict=True))
+    )
     first = _tick(home)
     assert isinstance(first, dg.SensorResult)
     (observed,) = first.asset_events
@@ -70,13 +86,17 @@ def test_before_the_first_build_there_is_nothing_to_look_at(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damage", ["pointer", "part"])
-def test_a_damaged_artifact_is_a_reason_to_skip_and_not_a_failed_tick(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_artifact_is_a_reason_to_skip_and_not_a_failed_tick(
+    tmp_path: Path, damage: str
+) -> None:
     home = make_project(tmp_path, [make_item("refunds", "退款")])
     pointer = Layout(home).pointer
     if damage == "pointer":
         pointer.write_text("{}", encoding="utf-8")
     else:
-        part = Layout(home).artifacts / json.loads(pointer.read_text())["artifact"] / "filtered.arrow"
+        part = (
+            Layout(home).artifacts / json.loads(pointer.read_text())["artifact"] / "filtered.arrow"
+        )
         part.write_bytes(part.read_bytes()[:100])
     skipped = _tick(home)
     assert isinstance(skipped, dg.SkipReason)

@@ -11,14 +11,14 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import build
-from ctx_pipeline.builder import BUILD_TAG, open_instance
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.ledger import SnapshotRecord
-from ctx_pipeline.pipeline import Pipeline
+from ctx_pipeline.orchestration.build import BUILD_TAG, open_instance
 from ctx_pipeline.resources import ContextProjectResource, build_lock
 from ctx_pipeline.resources.retention import prune_events
 from ctx_pipeline.sensors.maintenance import maintenance
-from tests.artifacts import build_index, make_item, store_items, write_config
+from testing.artifacts import build_index, make_item, store_items, write_config
 
 
 def _tick(home: Path, instance: dg.DagsterInstance) -> str:
@@ -34,7 +34,7 @@ def test_a_tidy_project_has_nothing_due(home: Path, instance: dg.DagsterInstance
 def test_a_fragmented_store_is_merged_but_not_under_a_build(
     home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ctx_pipeline.maintenance.MAX_FRAGMENTS", 1)
+    monkeypatch.setattr("ctx_pipeline.lifecycle.maintenance.MAX_FRAGMENTS", 1)
     with build_lock(home, 0.0):
         assert "left alone (build_busy)" in _tick(home, instance)
     assert "2 fragments of the store merged" in _tick(home, instance)
@@ -50,7 +50,11 @@ def test_old_artifacts_and_leftovers_go_and_what_is_served_stays(tmp_path: Path)
         served, _ = build_index(tmp_path)
     write_config(tmp_path, {"handbook": {}}, "[artifact]\nkeep = 1")
     layout = Layout(tmp_path)
-    dead = [layout.artifacts / ".killed", layout.derived / "staging" / "older", layout.derived / "x.1.tmp"]
+    dead = [
+        layout.artifacts / ".killed",
+        layout.derived / "staging" / "older",
+        layout.derived / "x.1.tmp",
+    ]
     dead[0].mkdir()
     dead[1].mkdir()
     dead[2].write_text("torn", encoding="utf-8")
@@ -59,7 +63,10 @@ def test_old_artifacts_and_leftovers_go_and_what_is_served_stays(tmp_path: Path)
     for path in dead:
         os.utime(path, (0, 0))
     with open_instance(tmp_path) as instance:
-        assert _tick(tmp_path, instance) == "2 old artifacts removed; 3 leftovers of dead builds removed"
+        assert (
+            _tick(tmp_path, instance)
+            == "2 old artifacts removed; 3 leftovers of dead builds removed"
+        )
     assert [path.name for path in layout.artifacts.iterdir()] == [served[:32]]
     assert young.exists()
     assert not any(path.exists() for path in dead)
@@ -70,10 +77,15 @@ def test_runs_of_other_peoples_instances_are_left_alone(home: Path) -> None:
         assert "not the project's own" in _tick(home, foreign)
 
 
-def test_old_runs_go_but_not_those_that_an_asset_was_built_by(home: Path, instance: dg.DagsterInstance) -> None:
+def test_old_runs_go_but_not_those_that_an_asset_was_built_by(
+    home: Path, instance: dg.DagsterInstance
+) -> None:
     with (home / "ctx.toml").open("a", encoding="utf-8") as config:
         config.write("[retention]\nruns = 1\n")
-    runs = [instance.add_run(dg.DagsterRun("other", run_id=f"{n:08x}-0000-4000-8000-000000000000")) for n in range(3)]
+    runs = [
+        instance.add_run(dg.DagsterRun("other", run_id=f"{n:08x}-0000-4000-8000-000000000000"))
+        for n in range(3)
+    ]
     for run in runs:
         instance.report_run_failed(run, "test")
     built = {run.run_id for run in instance.get_runs(dg.RunsFilter(tags={BUILD_TAG: "in_process"}))}
@@ -82,7 +94,8 @@ def test_old_runs_go_but_not_those_that_an_asset_was_built_by(home: Path, instan
     needed = {
         record.run_id
         for name in ("handbook", "notes")
-        if (record := instance.get_latest_materialization_event(dg.AssetKey(["sources", name]))) is not None
+        if (record := instance.get_latest_materialization_event(dg.AssetKey(["sources", name])))
+        is not None
     }
     assert needed <= built & left
     assert runs[2].run_id in left
@@ -109,7 +122,9 @@ def _snapshot(name: str, at: datetime) -> SnapshotRecord:
     )  # fmt: skip
 
 
-def test_old_observations_go_and_materialisations_stay(home: Path, instance: dg.DagsterInstance) -> None:
+def test_old_observations_go_and_materialisations_stay(
+    home: Path, instance: dg.DagsterInstance
+) -> None:
     key = dg.AssetKey(["stages", "context_snapshots"])
     instance.report_runless_asset_event(dg.AssetObservation(asset_key=key))
     instance.report_runless_asset_event(dg.AssetMaterialization(asset_key=key))
@@ -122,7 +137,7 @@ def test_old_observations_go_and_materialisations_stay(home: Path, instance: dg.
 def test_a_partition_keeps_the_run_that_built_it(home: Path) -> None:
     with (home / "ctx.toml").open("a", encoding="utf-8") as config:
         config.write("[retention]\nruns = 1\n[usage]\nsince = 2026-11-01\n")
-    from ctx_pipeline.backfill import build_partitions
+    from ctx_pipeline.orchestration.backfill import build_partitions
 
     build_partitions(home, "2026-11-01..2026-11-03", progress=False)
     build(home, select="sources/handbook", progress=False)
@@ -134,7 +149,7 @@ def test_a_partition_keeps_the_run_that_built_it(home: Path) -> None:
 def test_an_unreadable_pointer_keeps_artifacts_and_stops_nothing_else(
     home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
-    monkeypatch.setattr("ctx_pipeline.maintenance.MAX_FRAGMENTS", 1)
+    monkeypatch.setattr("ctx_pipeline.lifecycle.maintenance.MAX_FRAGMENTS", 1)
     with (home / "ctx.toml").open("a", encoding="utf-8") as config:
         config.write('[retention]\nsnapshots = "180d"\n')
     with Pipeline(home) as pipeline:

@@ -14,10 +14,10 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import build
-from ctx_pipeline.alerts import newest_alerts
+from ctx_pipeline.building.alerts import newest_alerts
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.errors import CtxError, Unavailable
-from ctx_pipeline.pipeline import Pipeline
 from ctx_pipeline.project import ContextProject
 from ctx_pipeline.resources import ContextProjectResource
 from ctx_pipeline.sensors.run_failed import run_failed
@@ -47,14 +47,18 @@ def hook() -> Iterator[str]:
     server.server_close()
 
 
-def _fail(home: Path, instance: dg.DagsterInstance, raised: BaseException, monkeypatch: pytest.MonkeyPatch) -> Any:
+def _fail(
+    home: Path, instance: dg.DagsterInstance, raised: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> Any:
     def broken(self: Pipeline, name: str) -> object:
         raise raised
 
     monkeypatch.setattr(Pipeline, "refresh_source", broken)
     job = make_definitions(home).resolve_job_def("build_all")
     return job.execute_in_process(
-        instance=instance, asset_selection=[dg.AssetKey(["sources", "handbook"])], raise_on_error=False
+        instance=instance,
+        asset_selection=[dg.AssetKey(["sources", "handbook"])],
+        raise_on_error=False,
     )
 
 
@@ -86,7 +90,11 @@ def test_a_failed_run_is_told_once_with_asset_class_and_code(
     _notice(home, instance, result)
     _notice(home, instance, result)
     (alert,) = newest_alerts(home)
-    assert (alert.run_id, alert.job, alert.assets) == (result.run_id, "build_all", ("sources/handbook",))
+    assert (alert.run_id, alert.job, alert.assets) == (
+        result.run_id,
+        "build_all",
+        ("sources/handbook",),
+    )
     assert (alert.error, alert.code) == (error, code)
     assert _Hook.got == [alert.as_json()]
     written = (home / ".ctx" / "alerts.jsonl").read_text(encoding="utf-8")
@@ -125,5 +133,9 @@ def test_a_build_that_fails_on_the_command_line_leaves_its_alert_too(
     with pytest.raises(CtxError):
         build(home, select="sources/notes", progress=False)
     (alert,) = newest_alerts(home)
-    assert (alert.assets, alert.error, alert.code) == (("sources/notes",), "Unavailable", "disk_full")
+    assert (alert.assets, alert.error, alert.code) == (
+        ("sources/notes",),
+        "Unavailable",
+        "disk_full",
+    )
     assert abs((datetime.now(UTC) - alert.at).total_seconds()) < 3_600

@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import build
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.definitions import make_definitions
-from ctx_pipeline.pipeline import Pipeline
 from ctx_pipeline.resources import ContextProjectResource
 from ctx_pipeline.sensors.source_changes import MAX_ATTEMPTS, source_changes
 from tests.sensors.conftest import write_old
@@ -18,7 +18,9 @@ from tests.sensors.conftest import write_old
 
 def _tick(home: Path, instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorResult:
     project = ContextProjectResource(home=str(home))
-    with dg.build_sensor_context(instance=instance, cursor=cursor, resources={"project": project}) as context:
+    with dg.build_sensor_context(
+        instance=instance, cursor=cursor, resources={"project": project}
+    ) as context:
         result = source_changes(context)
     assert isinstance(result, dg.SensorResult)
     return result
@@ -28,7 +30,9 @@ def _keys(request: dg.RunRequest) -> set[str]:
     return {key.to_user_string() for key in request.asset_selection or ()}
 
 
-def test_a_source_that_looks_as_it_was_read_is_left_alone(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_source_that_looks_as_it_was_read_is_left_alone(
+    home: Path, instance: dg.DagsterInstance
+) -> None:
     result = _tick(home, instance)
     assert not result.run_requests
     assert "2 sources look as they were read" in str(result.skip_reason)
@@ -50,7 +54,9 @@ def test_changed_sources_share_one_run_and_a_replayed_tick_asks_for_the_same(
     assert not _tick(home, instance).run_requests
 
 
-def test_a_file_that_was_just_written_to_has_to_look_the_same_twice(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_file_that_was_just_written_to_has_to_look_the_same_twice(
+    home: Path, instance: dg.DagsterInstance
+) -> None:
     file = home / "documents" / "refunds.md"
     ahead = file.stat().st_mtime + 86_400
     file.write_text("# Refunds\nWithin 14", encoding="utf-8")
@@ -82,7 +88,9 @@ def test_a_change_while_the_source_is_read_is_read_too(
     assert "sources/handbook" in _keys(request)
 
 
-def test_a_change_that_cannot_be_read_is_tried_a_few_times(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_change_that_cannot_be_read_is_tried_a_few_times(
+    home: Path, instance: dg.DagsterInstance
+) -> None:
     write_old(home / "documents" / "shipping.md", "# Shipping\n")
     job = make_definitions(home).resolve_job_def("build_all")
     run_keys: set[str | None] = set()
@@ -98,7 +106,9 @@ def test_a_change_that_cannot_be_read_is_tried_a_few_times(home: Path, instance:
     assert len(_tick(home, instance).run_requests or []) == 1
 
 
-def test_a_source_that_was_never_read_is_left_to_the_automation(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_source_that_was_never_read_is_left_to_the_automation(
+    home: Path, instance: dg.DagsterInstance
+) -> None:
     write_old(home / "rules.md", "# Rules\n")
     with (home / "ctx.toml").open("a", encoding="utf-8") as config:
         config.write('[[sources]]\nname = "rules"\nkind = "instructions"\npath = "rules.md"\n')

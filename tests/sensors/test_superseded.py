@@ -31,7 +31,9 @@ def _run(home: Path, instance: dg.DagsterInstance) -> None:
     keys = dg.AssetSelection.groups("stages").resolve(definitions.resolve_asset_graph())
     job = definitions.resolve_implicit_job_def_def_for_assets(list(keys))
     assert job is not None
-    assert job.execute_in_process(instance=instance, asset_selection=list(keys), tags=request.tags).success
+    assert job.execute_in_process(
+        instance=instance, asset_selection=list(keys), tags=request.tags
+    ).success
 
 
 def _served(home: Path) -> Path:

@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
-from ctx_pipeline.config import SourceConfig
-from ctx_pipeline.sources import SourceBatch, read_source
+from ctx_pipeline.config.settings import SourceConfig
+from ctx_pipeline.sources import SourceReading, read_source
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Callable[..., SourceBatch]:
+def read(tmp_path: Path) -> Callable[..., SourceReading]:
     """Return a function that reads `path` below the test's own folder as a source of one kind."""
 
-    def run(kind: str, path: str | Path = ".", *, tenant: str | None = "acme", **settings: Any) -> SourceBatch:
-        source = SourceConfig.model_validate({"name": "src", "kind": kind, "path": str(path), **settings})
+    def run(
+        kind: str, path: str | Path = ".", *, tenant: str | None = "acme", **settings: Any
+    ) -> SourceReading:
+        source = SourceConfig.model_validate(
+            {"name": "src", "kind": kind, "path": str(path), **settings}
+        )
         return read_source(source, tmp_path, tenant=tenant)
 
     return run

@@ -13,10 +13,10 @@ import fsspec
 import pytest
 from sqlalchemy import create_engine, text
 
-from ctx_pipeline.config import SourceConfig
+from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.sources.fingerprint import source_fingerprint
-from tests.postgres_server import Server
+from testing.postgres_server import Server
 
 
 def _source(kind: str = "documents", **settings: Any) -> SourceConfig:
@@ -29,7 +29,9 @@ def _digest(source: SourceConfig, home: Path) -> str | None:
 
 
 @pytest.mark.parametrize("path", ["docs", "docs/**/*.md", "docs/a.md", "file://docs"])
-def test_files_look_different_when_one_is_written_added_or_removed(tmp_path: Path, path: str) -> None:
+def test_files_look_different_when_one_is_written_added_or_removed(
+    tmp_path: Path, path: str
+) -> None:
     home = tmp_path
     (home / "docs").mkdir()
     file = home / "docs" / "a.md"
@@ -51,13 +53,17 @@ def test_files_look_different_when_one_is_written_added_or_removed(tmp_path: Pat
 
 def test_the_settings_of_a_source_are_part_of_how_it_looks(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("a", encoding="utf-8")
-    assert _digest(_source(path="a.md"), tmp_path) != _digest(_source(path="a.md", groups=["x"]), tmp_path)
+    assert _digest(_source(path="a.md"), tmp_path) != _digest(
+        _source(path="a.md", groups=["x"]), tmp_path
+    )
 
 
 def test_a_repository_looks_different_at_another_commit_and_not_before(tmp_path: Path) -> None:
     def git(*words: str) -> None:
         identity = ("-c", "user.name=t", "-c", "user.email=t@example.com")
-        subprocess.run(["git", *identity, *words], cwd=tmp_path / "repo", check=True, capture_output=True)
+        subprocess.run(
+            ["git", *identity, *words], cwd=tmp_path / "repo", check=True, capture_output=True
+        )
 
     (tmp_path / "repo").mkdir()
     source = _source("git", path="repo")
@@ -112,7 +118,9 @@ def test_what_cannot_be_looked_at_has_no_fingerprint(tmp_path: Path, source: Sou
     assert source_fingerprint(source, tmp_path) is None
 
 
-def test_postgres_looks_different_after_a_write_or_another_column(tmp_path: Path, postgres_server: Server) -> None:
+def test_postgres_looks_different_after_a_write_or_another_column(
+    tmp_path: Path, postgres_server: Server
+) -> None:
     address = postgres_server.database().replace("+psycopg", "")
     engine = create_engine(address.replace("postgresql:", "postgresql+psycopg:"))
     source = _source("sql", url=address)
@@ -127,7 +135,9 @@ def test_postgres_looks_different_after_a_write_or_another_column(tmp_path: Path
         with engine.begin() as connection:
             connection.execute(text(statement))
         with engine.connect() as connection:
-            connection.execute(text("SELECT pg_stat_force_next_flush()" if _has_flush(connection) else "SELECT 1"))
+            connection.execute(
+                text("SELECT pg_stat_force_next_flush()" if _has_flush(connection) else "SELECT 1")
+            )
         engine.dispose()
         first, second = _digest(source, tmp_path), _digest(source, tmp_path)
         assert (first is None, second) == (False, first)

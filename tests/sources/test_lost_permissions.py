@@ -9,8 +9,8 @@ import pytest
 
 import ctx_pipeline
 from ctx_pipeline.contracts import FileCode
-from ctx_pipeline.sources.front_matter import split_front_matter
-from ctx_pipeline.sources.records import meant_permission
+from ctx_pipeline.sources.formats.front_matter import split_front_matter
+from ctx_pipeline.sources.record_item import meant_permission
 
 MISTYPED = (
     ("Groups", ["finance"]),
@@ -59,7 +59,18 @@ def test_a_mistyped_permission_keeps_that_memory_out(read, tmp_path, key, value)
 @pytest.mark.parametrize(
     "key",
     [
-        *("tenant", "principals", "groups", "sensitivity", "title", "subject", "tags", "grounds", "growth", "group_by"),
+        *(
+            "tenant",
+            "principals",
+            "groups",
+            "sensitivity",
+            "title",
+            "subject",
+            "tags",
+            "grounds",
+            "growth",
+            "group_by",
+        ),
         *("sensor", "description", "trust", "version", "g" * 100_000),
     ],
 )
@@ -120,7 +131,9 @@ def test_prose_about_permissions_is_content(one, text):
 
 
 def test_a_mistyped_permission_in_the_metadata_of_a_skill_keeps_it_out(read, tmp_path):
-    (tmp_path / "SKILL.md").write_text("---\nname: s\ndescription: d\nmetadata:\n  Groups: [hr]\n---\nbody")
+    (tmp_path / "SKILL.md").write_text(
+        "---\nname: s\ndescription: d\nmetadata:\n  Groups: [hr]\n---\nbody"
+    )
     assert refused(read("skills")) == [(FileCode.BAD_FRONT_MATTER, 4)]
 
 
@@ -130,7 +143,11 @@ def test_real_heads_and_texts_are_not_refused(corpora):
     assert len(files) > 60
     for file in files:
         split_front_matter(file.read_text(encoding="utf-8", errors="replace"))
-    faq = (corpora / "docs_cn_versions" / "faq_qa_first110.jsonl").read_text(encoding="utf-8").splitlines()
+    faq = (
+        (corpora / "docs_cn_versions" / "faq_qa_first110.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     for line in faq:
         for value in json.loads(line).values():
             split_front_matter(str(value))

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctx_pipeline.config import SourceConfig
+from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.contracts import FileStatus, SourceKind
 from ctx_pipeline.sources import read_source
-from ctx_pipeline.sources.base import ADAPTERS
+from ctx_pipeline.sources.read import ADAPTERS
 
 CANARY = "canary-value"
 INPUTS: dict[str, bytes] = {
@@ -79,7 +79,10 @@ def test_every_file_has_an_outcome(read, tmp_path, kind):
         assert item.item_id.isprintable()
 
 
-@given(content=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
+@given(
+    content=st.binary(max_size=200)
+    | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
+)
 def test_random_bytes_raise_nothing(tmp_path_factory, content):
     home = tmp_path_factory.mktemp("home")
     for name in ("f.md", "f.json", "f.jsonl", "f.yaml", "f.html", "f.pdf", "f.urls", "SKILL.md"):

@@ -20,7 +20,11 @@ def store(request):
     system = fsspec.filesystem("memory")
     root = f"/{abs(hash(request.node.nodeid))}"
     system.mkdirs(root)
-    yield lambda files: [system.pipe(f"{root}/{name}", content) for name, content in files.items()] and root[1:]
+    yield (
+        lambda files: (
+            [system.pipe(f"{root}/{name}", content) for name, content in files.items()] and root[1:]
+        )
+    )
     system.rm(root, recursive=True)
 
 
@@ -47,7 +51,9 @@ def test_a_folder_of_a_store_reads_like_one_on_disk(read, store, tmp_path):
     assert far.errors == ()
     assert ids(far) == ids(near)
     assert [item.content for item in far.items] == [item.content for item in near.items]
-    assert [(file.status, file.bytes) for file in far.files] == [(file.status, file.bytes) for file in near.files]
+    assert [(file.status, file.bytes) for file in far.files] == [
+        (file.status, file.bytes) for file in near.files
+    ]
     assert {item.provenance.locator.path for item in far.items} == {
         f"memory://{root}/{name}" for name in ("b.md", "a/2.md", "a/b/3.md")
     }
@@ -73,7 +79,12 @@ def test_globs_and_single_files_name_what_they_name_on_disk(read, store, pattern
     [
         ("memories", "m.jsonl", b'{"id": "m1", "text": "x"}\n', "memory:src/m1"),
         ("tools", "t.json", b'{"name": "t", "inputSchema": {"type": "object"}}', "tool:src/t"),
-        ("glossary", "g.yaml", "terms: [{name: 成交, definition: x}]".encode(), "glossary:src/成交"),
+        (
+            "glossary",
+            "g.yaml",
+            "terms: [{name: 成交, definition: x}]".encode(),
+            "glossary:src/成交",
+        ),
         ("instructions", "AGENTS.md", b"Be kind.", None),
         ("artifacts", "report.csv", b"a,b\n1,2\n", "artifact_ref:src/report.csv"),
         ("code", "a.py", b"def f(): pass\n", "code:src/a.py::f"),
@@ -131,7 +142,10 @@ def test_an_archive_can_neither_lead_out_nor_swell(read, archive):
 @pytest.mark.parametrize("path", ["memory://nothing", "memory://nothing/*.md"])
 def test_a_missing_folder_is_one_error(read, path):
     batch = read("documents", path)
-    assert (batch.items, [(error.path, error.code) for error in batch.errors]) == ((), [(path, FileCode.MISSING)])
+    assert (batch.items, [(error.path, error.code) for error in batch.errors]) == (
+        (),
+        [(path, FileCode.MISSING)],
+    )
 
 
 @pytest.mark.parametrize("path", ["zip://docs::no.zip", "zip://docs::t.md", "zip://a.zip"])
@@ -139,7 +153,9 @@ def test_an_archive_that_cannot_be_opened_is_one_error(read, archive, path):
     assert [error.code for error in read("documents", path).errors] == [FileCode.UNREADABLE]
 
 
-@pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs"), ("abfs", "azure"), ("az", "azure")])
+@pytest.mark.parametrize(
+    ("protocol", "extra"), [("s3", "s3"), ("gs", "gcs"), ("abfs", "azure"), ("az", "azure")]
+)
 def test_a_missing_package_is_an_error_that_names_the_extra(read, monkeypatch, protocol, extra):
     import sys
 
@@ -164,7 +180,9 @@ def test_a_missing_package_is_an_error_that_names_the_extra(read, monkeypatch, p
         "://docs",
     ],
 )
-def test_an_address_with_credentials_or_of_another_protocol_is_refused_without_repeating_it(read, path):
+def test_an_address_with_credentials_or_of_another_protocol_is_refused_without_repeating_it(
+    read, path
+):
     with pytest.raises(ConfigError) as caught:
         read("documents", path)
     assert CANARY not in str(caught.value)
@@ -187,7 +205,9 @@ def test_a_file_that_vanishes_is_an_error_of_its_own(read, store, monkeypatch):
 
     monkeypatch.setattr(type(system), "open", refuse)
     batch = read("documents", f"memory://{root}")
-    assert [(error.path, error.code) for error in batch.errors] == [(f"memory://{root}/a.md", FileCode.UNREADABLE)]
+    assert [(error.path, error.code) for error in batch.errors] == [
+        (f"memory://{root}/a.md", FileCode.UNREADABLE)
+    ]
     assert CANARY not in batch.errors[0].message
     assert ids(batch) == ["document:src/b.md#1"]
 
@@ -197,7 +217,9 @@ def test_a_store_with_too_many_files_says_so_and_keeps_what_came_first(read, sto
     monkeypatch.setattr(remote, "MAX_FILES", 3)
     batch = read("documents", f"memory://{root}")
     assert len(batch.items) == 3
-    assert [(error.path, error.code) for error in batch.errors] == [(f"memory://{root}", FileCode.TOO_LARGE)]
+    assert [(error.path, error.code) for error in batch.errors] == [
+        (f"memory://{root}", FileCode.TOO_LARGE)
+    ]
 
 
 def test_a_store_that_is_too_deep_says_so(read, store):

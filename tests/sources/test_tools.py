@@ -8,8 +8,16 @@ from ctx_pipeline.contracts import FileCode, FileStatus, ItemKind
 from ctx_pipeline.text import short_hash
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
-MCP = {"name": "get", "description": "Get it", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}}
-OPENAI = {"type": "function", "function": {"name": "get", "description": "Get it", "parameters": SCHEMA}}
+MCP = {
+    "name": "get",
+    "description": "Get it",
+    "inputSchema": SCHEMA,
+    "annotations": {"readOnlyHint": True},
+}
+OPENAI = {
+    "type": "function",
+    "function": {"name": "get", "description": "Get it", "parameters": SCHEMA},
+}
 FLAT = {"name": "get", "description": "Get it", "parameters": SCHEMA}
 ANTHROPIC = {"name": "get", "description": "Get it", "input_schema": SCHEMA}
 
@@ -106,7 +114,9 @@ def test_117_real_tools_load_with_their_schemas(read, corpora):
     assert batch.errors == ()
     assert len(batch.items) == 117
     for item in batch.items:
-        written = json.loads((folder / item.provenance.locator.path.rsplit("/", 1)[-1]).read_text(encoding="utf-8"))
+        written = json.loads(
+            (folder / item.provenance.locator.path.rsplit("/", 1)[-1]).read_text(encoding="utf-8")
+        )
         content = json.loads(item.content or "")
         assert content["input_schema"] == written["inputSchema"]
         assert content["annotations"] == written["annotations"]

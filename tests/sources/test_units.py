@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.contracts import ContextRequest, Task
-from ctx_pipeline.pipeline import Pipeline
-from ctx_pipeline.sources import memories, splitting
-from tests.artifacts import ANA, NOW, build_index, open_pipeline, open_project, write_config
+from ctx_pipeline.sources.documents import memories
+from ctx_pipeline.sources.formats import splitting
+from testing.artifacts import ANA, NOW, build_index, open_pipeline, open_project, write_config
 
 SOURCES: Mapping[str, Mapping[str, object]] = {"handbook": {}, "notes": {"kind": "memories"}}
 
@@ -33,7 +34,9 @@ def document(home: Path, name: str, text: str) -> None:
 
 
 def notes(home: Path, texts: Mapping[str, str], more: str = "") -> None:
-    lines = [json.dumps({"id": key, "text": text}, ensure_ascii=False) for key, text in texts.items()]
+    lines = [
+        json.dumps({"id": key, "text": text}, ensure_ascii=False) for key, text in texts.items()
+    ]
     (home / "notes").mkdir(exist_ok=True)
     (home / "notes" / "notes.jsonl").write_text("\n".join(lines) + "\n" + more, encoding="utf-8")
 
@@ -50,14 +53,16 @@ def forbid_parsing(patch: pytest.MonkeyPatch) -> None:
         raise AssertionError("parsed again")
 
     patch.setattr(memories, "_parse", refuse)
-    patch.setattr("ctx_pipeline.sources.documents.split_text", refuse)
+    patch.setattr("ctx_pipeline.sources.documents.documents.split_text", refuse)
     assert splitting.split_text is not refuse
 
 
 def stored(home: Path) -> list[tuple[str, str, str]]:
     with open_pipeline(home) as pipeline:
         keys = pipeline.store.scan_keys()
-    return list(zip(*(keys[name].to_pylist() for name in ("item_id", "version", "item_hash")), strict=True))
+    return list(
+        zip(*(keys[name].to_pylist() for name in ("item_id", "version", "item_hash")), strict=True)
+    )
 
 
 def test_unchanged_files_and_lines_are_not_parsed(home: Path, monkeypatch: pytest.MonkeyPatch):
@@ -90,7 +95,9 @@ def test_an_unchanged_file_that_comes_back_is_served_again(home: Path):
     build_index(home)
     with open_project(home) as project:
         pack = project.assemble(ContextRequest(task=Task(text="refunds"), identity=ANA), at=NOW)
-    assert "document:handbook/a.md#1" in {item.item_id for section in pack.sections for item in section.items}
+    assert "document:handbook/a.md#1" in {
+        item.item_id for section in pack.sections for item in section.items
+    }
 
 
 def test_content_that_goes_and_comes_back_is_the_newest_again(home: Path):
@@ -131,7 +138,11 @@ def test_errors_are_reported_at_every_reading(home: Path):
 
 
 def test_an_id_given_twice_is_reported_although_both_lines_were_there_before(home: Path):
-    notes(home, {"m1": "Ana likes tea", "m2": "Bo 喜欢咖啡"}, more='{"id": "m1", "text": "Ana likes coffee"}\n')
+    notes(
+        home,
+        {"m1": "Ana likes tea", "m2": "Bo 喜欢咖啡"},
+        more='{"id": "m1", "text": "Ana likes coffee"}\n',
+    )
     for _ in range(2):
         with open_pipeline(home) as pipeline:
             report = pipeline.refresh_source("notes")
@@ -143,11 +154,17 @@ def test_a_document_that_replaces_another_follows_its_chunks(home: Path):
     document(home, "c.md", "---\nsupersedes: [a.md]\n---\nRefunds take 7 days.")
     refresh(home)
     paragraph = "word " * 400
-    document(home, "a.md", f"# Refunds\n\n{paragraph}\n\n# More\n\n{paragraph}\n\n# Even more\n\n{paragraph}")
+    document(
+        home,
+        "a.md",
+        f"# Refunds\n\n{paragraph}\n\n# More\n\n{paragraph}\n\n# Even more\n\n{paragraph}",
+    )
     refresh(home)
     with open_pipeline(home) as pipeline:
         rows = pipeline.store.scan().to_pylist()
-    newest = [json.loads(row["item_json"]) for row in rows if row["item_id"] == "document:handbook/c.md#1"][-1]
+    newest = [
+        json.loads(row["item_json"]) for row in rows if row["item_id"] == "document:handbook/c.md#1"
+    ][-1]
     assert "document:handbook/a.md#2" in newest["supersedes"]
 
 

@@ -12,7 +12,9 @@ ATTRIBUTES = r'((?: [a-z]+="[^"<>\n]*")+)'
 OPEN_ITEM = re.compile(rf"<item-([0-9a-f]{{6,64}}){ATTRIBUTES}>\n")
 POINTER = re.compile(rf"<item{ATTRIBUTES}/>\n")
 ATTRIBUTE = re.compile(r' ([a-z]+)="([^"<>\n]*)"')
-IMITATION = re.compile("<[\\s\u200b\u200d\ufeff/]*(?:item|section)(?![a-z0-9_])", re.IGNORECASE | re.ASCII)
+IMITATION = re.compile(
+    "<[\\s\u200b\u200d\ufeff/]*(?:item|section)(?![a-z0-9_])", re.IGNORECASE | re.ASCII
+)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 import tiktoken
 import tiktoken_ext.openai_public
 
-from ctx_pipeline import tokens
+from ctx_pipeline.language import tokens
 
 
 @cache

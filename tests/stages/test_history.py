@@ -17,9 +17,13 @@ from ctx_pipeline.contracts import (
     Task,
 )
 from ctx_pipeline.errors import BudgetTooSmall, InvalidRequest
-from tests.artifacts import ANA, NOW, make_item, make_project, open_project
+from testing.artifacts import ANA, NOW, make_item, make_project, open_project
 
-NESTED = {"id": "c1", "type": "function", "function": {"name": "sql", "arguments": '{ "b": 1, "a": "退款" }'}}
+NESTED = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "sql", "arguments": '{ "b": 1, "a": "退款" }'},
+}
 FLAT = {"id": "c1", "name": "sql", "arguments": {"a": "退款", "b": 1}}
 INPUT = {"type": "tool_use", "id": "c1", "name": "sql", "input": {"b": 1, "a": "退款"}}
 SHOWN = 'tool_call {"arguments":{"a":"退款","b":1},"id":"c1","name":"sql"}'
@@ -38,7 +42,9 @@ def assembled(home: Path, **more: Any) -> tuple[ContextPack, dict[str, ContextDe
 
 
 def history(pack: ContextPack) -> dict[int, str]:
-    items = [item for section in pack.sections if section.name == "history" for item in section.items]
+    items = [
+        item for section in pack.sections if section.name == "history" for item in section.items
+    ]
     return {int(item.item_id.rpartition("/")[2]): item.text for item in items}
 
 
@@ -55,7 +61,9 @@ def said(text: str = "hello") -> Message:
 
 
 @pytest.mark.parametrize("call", [NESTED, FLAT, INPUT])
-def test_a_call_is_shown_alike_in_every_form_and_its_result_names_it(home: Path, call: dict[str, Any]):
+def test_a_call_is_shown_alike_in_every_form_and_its_result_names_it(
+    home: Path, call: dict[str, Any]
+):
     talk = (
         said(),
         Message(role="assistant", content="I look.", tool_calls=(call,)),
@@ -67,10 +75,16 @@ def test_a_call_is_shown_alike_in_every_form_and_its_result_names_it(home: Path,
     assert "user: hello\n" in shown[0]
 
 
-@pytest.mark.parametrize("arguments", ['{"a": NaN}', '{"a": 1e999}', '{"a": ', "[" * 3_000, "[" * 70 + "]" * 70])
+@pytest.mark.parametrize(
+    "arguments", ['{"a": NaN}', '{"a": 1e999}', '{"a": ', "[" * 3_000, "[" * 70 + "]" * 70]
+)
 def test_arguments_that_are_no_json_are_shown_as_they_came(home: Path, arguments: str):
     call = {"id": "c1", "function": {"name": "sql", "arguments": arguments}}
-    shown = history(assembled(home, messages=(Message(role="assistant", tool_calls=(call,)),), token_budget=50_000)[0])
+    shown = history(
+        assembled(
+            home, messages=(Message(role="assistant", tool_calls=(call,)),), token_budget=50_000
+        )[0]
+    )
     assert json.dumps(arguments) in shown[0]
 
 
@@ -91,18 +105,34 @@ OTHERS = "other results of its call are not in the request"
         pytest.param((said(), calls("a"), result("a"), said()), {}, id="a call with its result"),
         pytest.param((result("a"), said()), {0: NO_CALL}, id="a result without a call"),
         pytest.param((result(None), said()), {0: NO_CALL}, id="a result that names no call"),
-        pytest.param((result("a"), calls("a"), result("a")), {0: NO_CALL}, id="a result before its call"),
+        pytest.param(
+            (result("a"), calls("a"), result("a")), {0: NO_CALL}, id="a result before its call"
+        ),
         pytest.param((calls("a"), said()), {0: OPEN}, id="a call without a result"),
-        pytest.param((calls("a", "b"), result("b"), said()), {0: OPEN, 1: OTHERS}, id="one result of two"),
+        pytest.param(
+            (calls("a", "b"), result("b"), said()), {0: OPEN, 1: OTHERS}, id="one result of two"
+        ),
         pytest.param((said(), calls("a")), {}, id="a pending call"),
-        pytest.param((said(), calls("a", "b"), result("b")), {}, id="a call of which one result is pending"),
-        pytest.param((said(), calls("a"), result("x")), {2: NO_CALL}, id="a pending call and a stray result"),
-        pytest.param((calls("a"), said(), calls("a"), result("a"), said()), {0: OPEN}, id="an id used again"),
-        pytest.param((calls("a"), result("a"), calls("a"), result("a"), said()), {}, id="an id used twice"),
-        pytest.param((calls(""), result(""), said()), {0: OPEN, 1: NO_CALL}, id="an empty id pairs nothing"),
+        pytest.param(
+            (said(), calls("a", "b"), result("b")), {}, id="a call of which one result is pending"
+        ),
+        pytest.param(
+            (said(), calls("a"), result("x")), {2: NO_CALL}, id="a pending call and a stray result"
+        ),
+        pytest.param(
+            (calls("a"), said(), calls("a"), result("a"), said()), {0: OPEN}, id="an id used again"
+        ),
+        pytest.param(
+            (calls("a"), result("a"), calls("a"), result("a"), said()), {}, id="an id used twice"
+        ),
+        pytest.param(
+            (calls(""), result(""), said()), {0: OPEN, 1: NO_CALL}, id="an empty id pairs nothing"
+        ),
     ],
 )
-def test_calls_and_results_without_each_other_stay_out(home: Path, talk: tuple[Message, ...], out: dict[int, str]):
+def test_calls_and_results_without_each_other_stay_out(
+    home: Path, talk: tuple[Message, ...], out: dict[int, str]
+):
     pack, traces = assembled(home, messages=talk)
     assert sorted(history(pack)) == [number for number in range(len(talk)) if number not in out]
     removed = {
@@ -114,7 +144,15 @@ def test_calls_and_results_without_each_other_stay_out(home: Path, talk: tuple[M
 
 
 def test_the_kept_window_never_starts_with_a_result(home: Path):
-    talk = [said("long " * 40), calls("a"), said("between " * 10), result("a"), said("next"), calls("b"), result("b")]
+    talk = [
+        said("long " * 40),
+        calls("a"),
+        said("between " * 10),
+        result("a"),
+        said("next"),
+        calls("b"),
+        result("b"),
+    ]
     starts: set[int] = set()
     for budget in range(120, 1_200, 20):
         try:

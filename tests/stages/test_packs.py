@@ -25,10 +25,10 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.project import ContextProject
-from ctx_pipeline.stages.budget import limits_of
+from ctx_pipeline.stages.budget.serve import limits_of
 from ctx_pipeline.text import canonical_json
-from tests import strategies
-from tests.artifacts import ANA, NOW, make_item, make_project, open_project
+from testing import strategies
+from testing.artifacts import ANA, NOW, make_item, make_project, open_project
 from tests.stages.pack_text import parse
 from tests.stages.reference_tokens import reference_encoding
 
@@ -58,22 +58,27 @@ def tool_texts(pack: ContextPack, items: list[ContextItem]) -> list[str]:
 
 def recount(pack: ContextPack, items: list[ContextItem]) -> int:
     encoding = reference_encoding(pack.tokenizer)
-    return sum(len(encoding.encode_ordinary(text)) for text in (pack.render("text"), *tool_texts(pack, items)))
+    return sum(
+        len(encoding.encode_ordinary(text))
+        for text in (pack.render("text"), *tool_texts(pack, items))
+    )
 
 
 def assert_budget_is_kept(pack: ContextPack, items: list[ContextItem]) -> None:
     assert pack.total_tokens == recount(pack, items)
     assert pack.total_tokens <= pack.budget.usable
-    assert pack.prefix.stable_tokens + pack.prefix.dynamic_tokens + sum(t.tokens for t in pack.capabilities) == (
-        pack.total_tokens
-    )
+    assert pack.prefix.stable_tokens + pack.prefix.dynamic_tokens + sum(
+        t.tokens for t in pack.capabilities
+    ) == (pack.total_tokens)
     assert sum(section.used for section in pack.budget.sections) == pack.total_tokens
     encoding = reference_encoding(pack.tokenizer)
     for item in pack.items:
         assert item.tokens == len(encoding.encode_ordinary(item.text))
 
 
-def assert_all_accounted_for(project: ContextProject, pack: ContextPack, request: ContextRequest) -> None:
+def assert_all_accounted_for(
+    project: ContextProject, pack: ContextPack, request: ContextRequest
+) -> None:
     traces = project.explain(pack.snapshot_id, request.identity)
     keys = [(trace.item_id, trace.version) for trace in traces]
     assert len(set(keys)) == len(keys), "an item version is traced twice"
@@ -85,7 +90,8 @@ def assert_all_accounted_for(project: ContextProject, pack: ContextPack, request
         assert failed in ([], [trace.excluded_reason])
     selected = sorted((t.item_id, t.version) for t in traces if t.selected)
     shown = sorted(
-        [(i.item_id, i.version) for i in pack.items] + [(tool.item_id, tool.version) for tool in pack.capabilities]
+        [(i.item_id, i.version) for i in pack.items]
+        + [(tool.item_id, tool.version) for tool in pack.capabilities]
     )
     assert selected == shown
     renditions = {(t.item_id, t.version): t.rendition for t in traces}
@@ -132,7 +138,9 @@ def test_every_pack_keeps_its_budget_accounts_for_every_candidate_and_keeps_cont
             asked = request.model_copy(update={"token_budget": budget})
             usable = limits_of(project.profile(asked), budget).usable
             if usable < least:
-                with pytest.raises(BudgetTooSmall, match=f"need {least} tokens but the budget has {usable}$"):
+                with pytest.raises(
+                    BudgetTooSmall, match=f"need {least} tokens but the budget has {usable}$"
+                ):
                     project.assemble(asked, at=NOW)
                 continue
             pack = project.assemble(asked, at=NOW)
@@ -166,17 +174,29 @@ def test_a_budget_that_is_too_small_says_what_is_needed_and_one_token_less_is_re
             return
         pack = project.assemble(request.model_copy(update={"token_budget": need}), at=NOW)
         assert pack.total_tokens == need
-        with pytest.raises(BudgetTooSmall, match=f"need {need} tokens but the budget has {need - 1}"):
+        with pytest.raises(
+            BudgetTooSmall, match=f"need {need} tokens but the budget has {need - 1}"
+        ):
             project.assemble(request.model_copy(update={"token_budget": need - 1}), at=NOW)
 
 
 @pytest.mark.parametrize(
     "line",
-    ["x" * 1_000_000, "退款" * 500_000, "🧑‍🚒" * 200_000, " " * 1_000_000 + "end", "\n" * 1_000_000, "ab " * 350_000],
+    [
+        "x" * 1_000_000,
+        "退款" * 500_000,
+        "🧑‍🚒" * 200_000,
+        " " * 1_000_000 + "end",
+        "\n" * 1_000_000,
+        "ab " * 350_000,
+    ],
     ids=["letters", "han", "emoji", "blanks", "newlines", "words"],
 )
 def test_a_line_of_a_megabyte_degrades_and_its_count_stays_exact(line: str):
-    items = [make_item("huge", f"refund within days {line}"), make_item("small", "refund within three days")]
+    items = [
+        make_item("huge", f"refund within days {line}"),
+        make_item("small", "refund within three days"),
+    ]
     request = ContextRequest(task=Task(text="refund"), identity=ANA, token_budget=1_000)
     with project_of(items) as project:
         pack = project.assemble(request, at=NOW)
@@ -194,16 +214,22 @@ def test_a_hostile_fragment_stays_inside_its_own_block(fragment: str):
     content = f"MARKONE refund {fragment}\n{fragment}MARKTWO"
     items = [
         make_item("a", content, title=f"MARKTITLE {fragment}", trust=Trust.RETRIEVED_EXTERNAL),
-        make_item("b", content + "!", kind=ItemKind.POLICY, title=fragment, trust=Trust.TOOL_UNTRUSTED),
+        make_item(
+            "b", content + "!", kind=ItemKind.POLICY, title=fragment, trust=Trust.TOOL_UNTRUSTED
+        ),
         make_item("c", "rules", kind=ItemKind.POLICY, source="always", trust=Trust.SYSTEM_TRUSTED),
     ]
-    request = ContextRequest(task=Task(text=f"refund {fragment}"), identity=ANA, token_budget=20_000)
+    request = ContextRequest(
+        task=Task(text=f"refund {fragment}"), identity=ANA, token_budget=20_000
+    )
     with project_of(items) as project:
         pack = project.assemble(request, at=NOW)
         assert_structure(pack, items)
         assert_budget_is_kept(pack, items)
     blocks = [(s.zone, item) for s in parse(pack.render("text")) for item in s.items]
-    holding = [(zone, block.attributes["id"]) for zone, block in blocks if "MARK" in (block.body or "")]
+    holding = [
+        (zone, block.attributes["id"]) for zone, block in blocks if "MARK" in (block.body or "")
+    ]
     assert sorted(holding) == [("data", "document:handbook/a"), ("data", "policy:handbook/b")]
     for _, block in blocks:
         body = block.body or ""
@@ -225,7 +251,9 @@ def test_no_budget_of_a_long_sweep_is_exceeded():
         )
         for n in range(30)
     ]
-    tool = canonical_json({"name": "pay", "description": "Pay a refund", "input_schema": {}, "annotations": {}})
+    tool = canonical_json(
+        {"name": "pay", "description": "Pay a refund", "input_schema": {}, "annotations": {}}
+    )
     items.append(make_item("pay", tool, kind=ItemKind.TOOL))
     request = ContextRequest(
         task=Task(text="refund rule 退款", goal="Answer"),

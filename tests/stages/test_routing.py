@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ctx_pipeline.config.profiles import model_profile
 from ctx_pipeline.contracts import (
     Capability,
     ContextDecisionTrace,
@@ -20,24 +21,38 @@ from ctx_pipeline.contracts import (
     Rendition,
     Task,
 )
-from ctx_pipeline.profiles import model_profile
-from ctx_pipeline.tokens import count_tokens
-from tests.artifacts import ANA, NOW, make_item, make_project, open_project
+from ctx_pipeline.language.tokens import count_tokens
+from testing.artifacts import ANA, NOW, make_item, make_project, open_project
 
 LONG = {
     "type": "object",
     "properties": {
-        name: {"type": "string", "description": f"What {name} means. " * 12} for name in ("alpha", "beta", "gamma")
+        name: {"type": "string", "description": f"What {name} means. " * 12}
+        for name in ("alpha", "beta", "gamma")
     },
 }
 
 
 def tool(
-    name: str, words: str, *, source: str = "shop", authority: int = 60, title: str | None = None, **more: Any
+    name: str,
+    words: str,
+    *,
+    source: str = "shop",
+    authority: int = 60,
+    title: str | None = None,
+    **more: Any,
 ) -> ContextItem:
-    content = {"name": name, "description": words, "input_schema": {"type": "object"}, "annotations": {}, **more}
+    content = {
+        "name": name,
+        "description": words,
+        "input_schema": {"type": "object"},
+        "annotations": {},
+        **more,
+    }
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return make_item(name, text, kind=ItemKind.TOOL, source=source, title=title or name, authority=authority)
+    return make_item(
+        name, text, kind=ItemKind.TOOL, source=source, title=title or name, authority=authority
+    )
 
 
 DELETE = tool("delete_store", "close a branch for good", annotations={"destructiveHint": True})
@@ -47,10 +62,14 @@ SHIP = tool("release_prices", "gmv refund prices", _meta={"phases": ["ship"]})
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_project(tmp_path_factory.mktemp("routes"), [DELETE, REPORT, SHIP, make_item("a", "gmv refund")])
+    return make_project(
+        tmp_path_factory.mktemp("routes"), [DELETE, REPORT, SHIP, make_item("a", "gmv refund")]
+    )
 
 
-def assembled(home: Path, text: str = "gmv refund", **more: Any) -> tuple[ContextPack, dict[str, ContextDecisionTrace]]:
+def assembled(
+    home: Path, text: str = "gmv refund", **more: Any
+) -> tuple[ContextPack, dict[str, ContextDecisionTrace]]:
     call = {"task": Task(text=text), "identity": ANA, **more}
     with open_project(home) as project:
         pack = project.assemble(ContextRequest.model_validate(call), at=NOW)
@@ -62,7 +81,9 @@ def shown(pack: ContextPack) -> dict[str, Capability]:
 
 
 def with_policy(tmp_path: Path, policy: str) -> Path:
-    return make_project(tmp_path, [DELETE, REPORT, make_item("a", "gmv refund")], head=f"[policy]\n{policy}\n")
+    return make_project(
+        tmp_path, [DELETE, REPORT, make_item("a", "gmv refund")], head=f"[policy]\n{policy}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +126,9 @@ def test_a_tool_that_destroys_shows_where_it_is_asked_for_or_things_are_changed(
 )
 def test_the_policy_says_which_tools_show(tmp_path: Path, policy: str, names: set[str]):
     pack, traces = assembled(
-        with_policy(tmp_path, f"min_relevance = 0.0\n{policy}"), "close a branch for good gmv refund", phase="build"
+        with_policy(tmp_path, f"min_relevance = 0.0\n{policy}"),
+        "close a branch for good gmv refund",
+        phase="build",
     )
     assert shown(pack).keys() == names
     for name in {"delete_store", "list_refunds"} - names:
@@ -118,10 +141,15 @@ def test_a_tool_shows_in_the_phases_that_it_declares_and_where_none_is_said(home
         assert ("release_prices" in shown(pack)) is is_shown
         if not is_shown:
             trace = traces["tool:shop/release_prices"]
-            assert (trace.excluded_reason, trace.counterfactual) == (Exclusion.NOT_ROUTED, "offered in phase ship")
+            assert (trace.excluded_reason, trace.counterfactual) == (
+                Exclusion.NOT_ROUTED,
+                "offered in phase ship",
+            )
 
 
-def test_tools_of_two_servers_are_both_shown_under_names_of_their_own_and_counted_exactly(tmp_path: Path):
+def test_tools_of_two_servers_are_both_shown_under_names_of_their_own_and_counted_exactly(
+    tmp_path: Path,
+):
     items = [
         tool("find", "gmv refund one", source="github"),
         tool("find", "gmv refund two", source="gitlab"),
@@ -133,7 +161,12 @@ def test_tools_of_two_servers_are_both_shown_under_names_of_their_own_and_counte
     one = found["github__find"]
     assert (one.server, one.tool_name, one.item_id) == ("github", "find", "tool:github/find")
     text = json.dumps(
-        {"annotations": {}, "description": "gmv refund one", "input_schema": {"type": "object"}, "name": one.name},
+        {
+            "annotations": {},
+            "description": "gmv refund one",
+            "input_schema": {"type": "object"},
+            "name": one.name,
+        },
         separators=(",", ":"),
     )
     assert one.tokens == count_tokens(f"{text}\n", "o200k_base")
@@ -170,7 +203,10 @@ def test_what_is_known_of_tools_is_told_to_those_who_may_see_them(home: Path):
             "tool:shop/list_refunds": "low",
             "tool:shop/release_prices": "medium",
         }
-        assert (found["tool:shop/release_prices"].phase, found["tool:shop/list_refunds"].server) == (("ship",), "shop")
+        assert (
+            found["tool:shop/release_prices"].phase,
+            found["tool:shop/list_refunds"].server,
+        ) == (("ship",), "shop")
         assert project.tools(identity=ANA.model_copy(update={"tenant": "globex"}), at=NOW) == ()
 
 
@@ -200,14 +236,18 @@ def test_a_tool_is_shown_compact_where_it_does_not_fit_whole_and_never_as_a_poin
 def test_a_tool_of_the_caller_is_shown_compact_where_it_does_not_fit_whole(home: Path):
     offered = {"name": "own", "description": "It does it. " * 40, "parameters": LONG}
     whole = shown(assembled(home, tools=(offered,))[0])["own"]
-    short = shown(assembled(home, tools=(offered,), model_profile=small(whole.tokens - 1))[0])["own"]
+    short = shown(assembled(home, tools=(offered,), model_profile=small(whole.tokens - 1))[0])[
+        "own"
+    ]
     assert (whole.rendition, short.rendition) == (Rendition.FULL, Rendition.COMPACT)
     assert (short.server, short.tool_name) == (None, None)
 
 
 def calls(name: str) -> tuple[Message, ...]:
     call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": "{}"}}
-    return Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id="c1", content="done")
+    return Message(role="assistant", tool_calls=(call,)), Message(
+        role="tool", tool_call_id="c1", content="done"
+    )
 
 
 def test_a_tool_that_history_has_called_stays_whatever_the_question_phase_and_risk(home: Path):
@@ -225,11 +265,15 @@ def test_what_history_has_called_stays_within_the_schema_budget_and_out_of_other
     assert traces["tool:shop/delete_store"].excluded_reason is Exclusion.OVER_BUDGET
     stranger = ANA.model_copy(update={"tenant": "globex"})
     with open_project(home) as project:
-        request = ContextRequest(task=Task(text="x"), identity=stranger, messages=calls("delete_store"))
+        request = ContextRequest(
+            task=Task(text="x"), identity=stranger, messages=calls("delete_store")
+        )
         pack = project.assemble(request, at=NOW)
         assert pack.capabilities == ()
         assert project.explain(pack.snapshot_id, stranger) != ()
-        assert "delete_store" not in repr([trace.item_id for trace in project.explain(pack.snapshot_id, stranger)])
+        assert "delete_store" not in repr(
+            [trace.item_id for trace in project.explain(pack.snapshot_id, stranger)]
+        )
 
 
 def test_history_may_call_a_tool_by_the_name_it_had_before_another_server_came(tmp_path: Path):

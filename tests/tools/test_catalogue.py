@@ -21,13 +21,23 @@ def entry(
     groups: tuple[str, ...] = ("*",),
     **more: Any,
 ) -> CatalogueTool:
-    content = {"name": name, "description": words, "input_schema": {"type": "object"}, "annotations": {}, **more}
+    content = {
+        "name": name,
+        "description": words,
+        "input_schema": {"type": "object"},
+        "annotations": {},
+        **more,
+    }
     label = ScopeLabel(tenant, (), groups, "internal", None, (), (), "enterprise_trusted")
-    return CatalogueTool(row, f"tool:{source}/{name}", name, tenant, source, json.dumps(content), live, label)
+    return CatalogueTool(
+        row, f"tool:{source}/{name}", name, tenant, source, json.dumps(content), live, label
+    )
 
 
 def names(*tools: CatalogueTool) -> list[str]:
-    table = catalogue_table(tools, "o200k_base", lambda texts, encoding: [len(text) for text in texts])
+    table = catalogue_table(
+        tools, "o200k_base", lambda texts, encoding: [len(text) for text in texts]
+    )
     return table.column("name").to_pylist()
 
 
@@ -44,8 +54,14 @@ def test_tools_that_say_the_same_keep_their_name():
 
 
 def test_what_has_been_withdrawn_and_other_tenants_have_no_say():
-    assert names(entry("a", "find", "One."), entry("b", "find", "Two.", live=False)) == ["find", "find"]
-    assert names(entry("a", "find", "One."), entry("b", "find", "Two.", tenant="globex")) == ["find", "find"]
+    assert names(entry("a", "find", "One."), entry("b", "find", "Two.", live=False)) == [
+        "find",
+        "find",
+    ]
+    assert names(entry("a", "find", "One."), entry("b", "find", "Two.", tenant="globex")) == [
+        "find",
+        "find",
+    ]
 
 
 def test_a_tool_that_some_may_not_see_changes_the_name_of_no_tool_that_they_see():
@@ -53,7 +69,10 @@ def test_a_tool_that_some_may_not_see_changes_the_name_of_no_tool_that_they_see(
     assert names(public, board) == ["find", "b__find"]
     assert names(entry("a", "find", "One.", groups=("finance",)), board) == ["find", "find"]
     shown = entry("a", "find", "One.")
-    assert names(shown, entry("b", "find", "Two."), entry("c", "a__find", groups=("board",)))[0] == "a__find"
+    assert (
+        names(shown, entry("b", "find", "Two."), entry("c", "a__find", groups=("board",)))[0]
+        == "a__find"
+    )
 
 
 def test_a_qualified_name_is_one_that_providers_take_and_nobody_else_has():
@@ -75,9 +94,16 @@ def test_the_contract_of_a_tool_says_what_the_catalogue_knows():
     meta = {"server": "github", "phases": ["build", "ship"]}
     first = entry("a", "delete_file", "Erase a file. Returns the commit.", row=3, _meta=meta)
     second = entry("a", "remove_file", "Erase a file. Returns the commit.", row=4)
-    table = catalogue_table([first, second], "o200k_base", lambda texts, encoding: [len(text) for text in texts])
+    table = catalogue_table(
+        [first, second], "o200k_base", lambda texts, encoding: [len(text) for text in texts]
+    )
     (row, item), (_, other) = tool_items(table)
-    assert (row, item.tool_id, item.server, item.phase) == (3, "tool:a/delete_file", "github", ("build", "ship"))
+    assert (row, item.tool_id, item.server, item.phase) == (
+        3,
+        "tool:a/delete_file",
+        "github",
+        ("build", "ship"),
+    )
     assert (item.risk_level, item.return_semantics) == ("high", "Returns the commit.")
     assert item.description_tokens == len("Erase a file. Returns the commit.")
     assert item.semantic_overlap_group == other.semantic_overlap_group == "tool:a/delete_file"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from ctx_pipeline.tokens import count_tokens
+from ctx_pipeline.language.tokens import count_tokens
 from ctx_pipeline.tools.compact import compact_schema, compact_tool, shorten
 from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, tool_content
 
@@ -20,7 +20,11 @@ def definitions(paths: list[Path]) -> list[ToolDefinition]:
     found: list[ToolDefinition] = []
     for path in paths:
         text = path.read_text(encoding="utf-8")
-        values = [json.loads(text)] if text.startswith("{\n") else [json.loads(line) for line in text.splitlines()]
+        values = (
+            [json.loads(text)]
+            if text.startswith("{\n")
+            else [json.loads(line) for line in text.splitlines()]
+        )
         found += [ToolDefinition.model_validate(tool) for tool in flatten_tools(values)]
     return found
 
@@ -46,7 +50,12 @@ def made(schema: Any, rng: random.Random, depth: int = 0) -> Any:
         return {**value, "unknown": 1} if rng.random() < 0.1 else value
     if kind == "array":
         return [made(schema.get("items", True), rng, depth + 1) for _ in range(rng.randrange(3))]
-    scalars = {"string": ["", "a", "2026-01-01"], "integer": [0, 1, -5, 1000], "number": [0.5, 3], "boolean": [True]}
+    scalars = {
+        "string": ["", "a", "2026-01-01"],
+        "integer": [0, 1, -5, 1000],
+        "number": [0.5, 3],
+        "boolean": [True],
+    }
     return rng.choice(scalars.get(str(kind), [None]))
 
 
@@ -56,7 +65,11 @@ def valid_types(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     same = {key: valid_types(part) for key, part in schema.items()}
-    return {**same, "type": PYTHON_TYPES.get(same["type"], same["type"])} if isinstance(same.get("type"), str) else same
+    return (
+        {**same, "type": PYTHON_TYPES.get(same["type"], same["type"])}
+        if isinstance(same.get("type"), str)
+        else same
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,11 +80,16 @@ def test_a_compact_tool_takes_exactly_the_arguments_of_the_whole_one_and_costs_l
 ):
     rng = random.Random(folder)
     whole = short = outcomes = 0
-    for tool in definitions(sorted(path for path in (corpora / folder).iterdir() if path.is_file())):
+    for tool in definitions(
+        sorted(path for path in (corpora / folder).iterdir() if path.is_file())
+    ):
         fixed = tool.model_copy(update={"input_schema": valid_types(tool.input_schema or {})})
         content = tool_content(fixed)
         compact = compact_tool(content) or content
-        whole, short = whole + count_tokens(content, "o200k_base"), short + count_tokens(compact, "o200k_base")
+        whole, short = (
+            whole + count_tokens(content, "o200k_base"),
+            short + count_tokens(compact, "o200k_base"),
+        )
         before, after = (json.loads(text)["input_schema"] for text in (content, compact))
         first, second = Draft202012Validator(before), Draft202012Validator(after)
         Draft202012Validator.check_schema(after)
@@ -88,26 +106,46 @@ def test_notes_go_and_properties_of_the_same_name_stay():
         "type": "object",
         "title": "Arguments",
         "properties": {
-            "description": {"type": "string", "description": "What it is. " * 20, "examples": ["a"]},
-            "title": {"type": "object", "properties": {"examples": {"type": "string", "description": "deep"}}},
+            "description": {
+                "type": "string",
+                "description": "What it is. " * 20,
+                "examples": ["a"],
+            },
+            "title": {
+                "type": "object",
+                "properties": {"examples": {"type": "string", "description": "deep"}},
+            },
         },
         "required": ["description"],
         "examples": [{"description": "a"}],
     }
     short = compact_schema(schema)
     assert short is not None
-    assert short["properties"]["description"] == {"type": "string", "description": ("What it is. " * 6).strip()}
-    assert short["properties"]["title"] == {"type": "object", "properties": {"examples": {"type": "string"}}}
+    assert short["properties"]["description"] == {
+        "type": "string",
+        "description": ("What it is. " * 6).strip(),
+    }
+    assert short["properties"]["title"] == {
+        "type": "object",
+        "properties": {"examples": {"type": "string"}},
+    }
     assert set(short) == {"type", "properties", "required"}
     assert schema["title"] == "Arguments", "the input stays as it was"
 
 
 def test_definitions_are_put_in_place_where_that_is_shorter_and_recursion_is_left_alone():
-    point = {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "number"}}, "required": ["x"]}
+    point = {
+        "type": "object",
+        "properties": {"x": {"type": "number"}, "y": {"type": "number"}},
+        "required": ["x"],
+    }
     tree = {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}}}
     schema = {
         "type": "object",
-        "properties": {"at": {"$ref": "#/$defs/point", "description": "Where."}, "root": {"$ref": "#/$defs/tree"}},
+        "properties": {
+            "at": {"$ref": "#/$defs/point", "description": "Where."},
+            "root": {"$ref": "#/$defs/tree"},
+        },
         "$defs": {"point": point, "tree": tree, "unused": {"type": "string"}},
     }
     short = compact_schema(schema)

@@ -1,0 +1,1 @@
+"""Sources to store to artifact: the library half of a build."""

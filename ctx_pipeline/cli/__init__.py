@@ -1,0 +1,1 @@
+"""The command line `ctx`: one file a group of commands."""

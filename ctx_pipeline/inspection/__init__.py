@@ -1,0 +1,1 @@
+"""What people look at: items, snapshots, tools, freshness."""

@@ -1,0 +1,1 @@
+"""What happens to items after they were stored: retirement, sweeps, maintenance."""

@@ -1,0 +1,1 @@
+"""Where the library meets Dagster: build, backfill, publish, dev, doctor."""

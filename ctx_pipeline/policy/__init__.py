@@ -1,0 +1,1 @@
+"""Policies as files, looked at: lint, show, compare."""

@@ -1,0 +1,1 @@
+"""Adapters of what people write: documents, instructions, memories, skills, artifacts."""

@@ -1,0 +1,1 @@
+"""Formats that several adapters read."""

@@ -1,0 +1,1 @@
+"""Web pages, and the guarded fetch that gets them."""

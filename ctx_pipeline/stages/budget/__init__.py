@@ -1,0 +1,1 @@
+"""Budget: what fits, and in which rendition."""

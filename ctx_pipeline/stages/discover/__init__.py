@@ -1,0 +1,1 @@
+"""Discover: what might help."""

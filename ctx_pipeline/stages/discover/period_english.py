@@ -1,0 +1,336 @@
+"""The time words of English, as atoms.
+
+Alternatives stand from the longest to the shortest. Those of group `nothing` take words away from later ones:
+fiscal years, `this time last year`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, Final
+
+from ctx_pipeline.stages.discover.period_words import (
+    DAY,
+    YEAR,
+    Atom,
+    Maker,
+    add,
+    atoms_of,
+    calendar,
+    dated,
+    first_of,
+    fixed,
+    iso_date,
+    to_date,
+    window,
+)
+
+MONTHS: Final = {
+    name: number
+    for number, names in enumerate(
+        (
+            *(
+                "january jan",
+                "february feb",
+                "march mar",
+                "april apr",
+                "may",
+                "june jun",
+                "july jul",
+                "august aug",
+            ),
+            *("september sept sep", "october oct", "november nov", "december dec"),
+        ),
+        start=1,
+    )
+    for name in names.split()
+}
+_CLEAR = frozenset(["january", "february", "july", "september", "october", "november", "december"])
+"""Months whose names, with a capital, are hardly anything else."""
+_WEEKDAYS = {
+    name: day
+    for day, name in enumerate(
+        ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+    )
+}
+_WORDS = {
+    **{
+        word: n
+        for n, word in enumerate(
+            [
+                "one",
+                "two",
+                "three",
+                "four",
+                "five",
+                "six",
+                "seven",
+                "eight",
+                "nine",
+                "ten",
+                "eleven",
+                "twelve",
+            ],
+            1,
+        )
+    },
+    "a": 1,
+    "an": 1,
+    "fifteen": 15,
+    "twenty": 20,
+    "thirty": 30,
+    "sixty": 60,
+    "ninety": 90,
+    "a couple of": 2,
+    "couple of": 2,
+    "couple": 2,
+}
+_SHORT = {"h": "hour", "d": "day", "w": "week"}
+_NUMBER = rf"\d{{1,3}}|{'|'.join(sorted(_WORDS, key=len, reverse=True))}"
+_UNIT = r"(?:minute|hour|day|week|month|quarter|year)"
+_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
+_ENGLISH: Final = re.compile(
+    rf"""(?<![\w.'’])(?:
+    (?P<nothing>(?:fy|fiscal(?:\ (?:year|quarter))?)[\s'-]*\d{{0,4}}(?:[\s-]*q[1-4])?
+      |q[1-4]\s*(?:of\s+)?(?:fy|fiscal)[\s']*\d* |this\ time\ last\ year |usa\ today
+      |(?:last|this|past|next|previous)\ {_UNIT}\ but\ one)
+    |(?P<same>(?:the\ )?same\ (?:period|time|days?|weeks?|months?|quarter)\ (?:
+      (?:of\ |in\ )?(?:the\ )?(?:last|previous|prior)\ year|(?:a|one)\ year\ (?:ago|earlier|before)))
+    |(?P<iso>(?P<iy>{YEAR})(?P<sep>[-/])(?P<im>0?[1-9]|1[0-2])(?:(?P=sep)(?P<id>3[01]|[12]\d|0?[1-9]))?(?![\w/]|[.-]\d))
+    |(?P<twice>(?:the\ )?(?P<tu>week|month|quarter|year)\ before\ last)
+    |(?P<soon>day\ before\ yesterday|day\ after\ tomorrow|yesterday|tomorrow|today)
+    |(?P<window>(?P<wdir>last|past|previous|prior|preceding|trailing|rolling|next|coming)\ (?:the\ )?
+      (?:(?P<wn>{_NUMBER})[\s-]+(?P<wu>{_UNIT})s?|(?P<sn>\d{{1,3}})(?P<su>[hdw])))
+    |(?P<rolling>(?:in|over|within|during)\ the\ (?:last|past)\ (?P<ru>{_UNIT})|(?:the\ )?past\ (?P<pu>{_UNIT}))
+    |(?P<ago>(?P<an>{_NUMBER})\ (?P<au>day|week|month|year)s?\ ago)
+    |(?P<date>(?P<du>week|month|quarter|year)[\s-]to[\s-]date|(?P<dx>[wmqy])td
+      |so\ far\ this\ (?P<df>week|month|quarter|year)
+      |since\ the\ (?:start|beginning)\ of\ (?:the|this)\ (?P<ds>week|month|quarter|year)
+      |this\ (?P<dt>week|month|quarter|year)(?:\ so\ far|\ to\ date))
+    |(?P<weekday>(?P<kdir>last|this|next)\ (?P<kd>{"|".join(_WEEKDAYS)}))
+    |(?P<rel>(?P<rdir>last|this|current|next|coming|previous|prior|preceding)\ (?P<runit>week|month|quarter|year))
+    |(?P<quarter>q(?P<qn>[1-4])|(?P<qo>first|second|third|fourth|1st|2nd|3rd|4th)\ quarter)
+    |(?P<yquarter>(?P<yqy>{YEAR})[\s-]?q(?P<yqn>[1-4]))
+    |(?P<half>(?:the\ )?(?P<ho>first|second|1st|2nd)\ half|h(?P<hn>[12]))
+    |(?P<dmonth>(?P<dd>[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?\ (?:of\ )?(?P<dm>{_MONTH})\.?(?:,?\ (?P<dy>{YEAR}))?)
+    |(?P<month>(?:(?P<mdir>last|this|next)\ )?(?P<mm>{_MONTH})\.?
+      (?:\ (?P<md>[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?
+        (?:\s?[-–]\s?(?P<ml>[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?)?(?![\d:%]|[.,]\d))?
+      (?:,?\ (?P<my>{YEAR}))?)
+    |(?P<year>{YEAR})
+    )(?!\w)(?!-(?!(?:{_MONTH}|q[1-4])(?!\w))[a-z])""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_ORDINAL = {
+    "first": 1,
+    "1st": 1,
+    "second": 2,
+    "2nd": 2,
+    "third": 3,
+    "3rd": 3,
+    "fourth": 4,
+    "4th": 4,
+}
+_DIRECTION = {
+    "last": -1,
+    "previous": -1,
+    "prior": -1,
+    "preceding": -1,
+    "this": 0,
+    "current": 0,
+    "next": 1,
+    "coming": 1,
+}
+_SOON = {
+    "day before yesterday": -2,
+    "yesterday": -1,
+    "today": 0,
+    "tomorrow": 1,
+    "day after tomorrow": 2,
+}
+_BEFORE_MONTH = re.compile(
+    r"\b(?:in|since|during|for|from|until|till|through|of|after|before|by|to|between|and|vs\.?|versus|with|than|compare|show|mid|early|late)"
+    r"[\s-]+(?:early[\s-]|mid[\s-]|late[\s-])?$",
+    re.IGNORECASE,
+)
+_BEFORE_LOWER = re.compile(r"\b(?:in|since|during)\s+$", re.IGNORECASE)
+_BEFORE_YEAR = re.compile(
+    r"\b(?:in|during|since|throughout|year|before|after|until|by)\s+$", re.IGNORECASE
+)
+_COUNTED = re.compile(
+    r"\s+(?:rows|items|steps|tokens|words|users|orders|records|characters|lines|files|people|bytes|pixels|"
+    r"customers|products|times|points|ms|milliseconds|seconds|entries|units|%|percent)\b",
+    re.IGNORECASE,
+)
+_NAME_AFTER = re.compile(r"\s+[A-Z][a-z]+")
+
+
+def english(text: str, now: datetime) -> list[Atom]:
+    """Return the English time words of a text, in order."""
+    return atoms_of(_ENGLISH, _EN_MAKERS, text, now)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else _WORDS[text.lower()]
+
+
+def _en_window(m: re.Match[str], _text: str, _today: datetime, now: datetime) -> dict[str, Any]:
+    number = _number(m["wn"] or m["sn"])
+    unit = (m["wu"] or _SHORT[m["su"].lower()]).lower()
+    return fixed(window(unit, number, now, ahead=m["wdir"].lower() in ("next", "coming")))
+
+
+def _en_rolling(m: re.Match[str], _text: str, _today: datetime, now: datetime) -> dict[str, Any]:
+    return fixed(window((m["ru"] or m["pu"]).lower(), 1, now))
+
+
+def _en_ago(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any] | None:
+    vague = m["an"].lower() in ("a", "an", "one") and m["au"].lower() != "day"
+    return None if vague else fixed(calendar(m["au"].lower(), today, -_number(m["an"])))
+
+
+def _en_date(
+    m: re.Match[str], _text: str, today: datetime, _now: datetime
+) -> dict[str, Any] | None:
+    if m["dx"] is not None:
+        if not m["date"].isupper():
+            return None
+        return fixed(
+            to_date({"W": "week", "M": "month", "Q": "quarter", "Y": "year"}[m["dx"]], today)
+        )
+    return fixed(to_date((m["du"] or m["df"] or m["ds"] or m["dt"]).lower(), today))
+
+
+def _en_weekday(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any]:
+    day, direction = _WEEKDAYS[m["kd"].lower()], m["kdir"].lower()
+    if direction == "this":
+        start = first_of("week", today) + DAY * day
+    elif direction == "last":
+        start = today - DAY * ((today.weekday() - day - 1) % 7 + 1)
+    else:
+        start = today + DAY * ((day - today.weekday() - 1) % 7 + 1)
+    return fixed((start, start + DAY))
+
+
+def _en_rel(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any]:
+    direction, unit = m["rdir"].lower(), m["runit"].lower()
+    if direction in ("previous", "prior", "preceding"):
+        return {"before": unit}
+    span = calendar(unit, today, _DIRECTION[direction])
+    return {"span": span, "year": span[0].year if unit == "year" else None}
+
+
+def _en_quarter(
+    m: re.Match[str], text: str, _today: datetime, _now: datetime
+) -> dict[str, Any] | None:
+    if text[m.end() :].startswith(":"):  # questions and answers are numbered so
+        return None
+    number = int(m["qn"]) if m["qn"] else _ORDINAL[m["qo"].lower()]
+    return {"part": (number * 3 - 2, 3), "absolute": True}
+
+
+def _en_yquarter(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any]:
+    start = today.replace(year=int(m["yqy"]), month=int(m["yqn"]) * 3 - 2, day=1)
+    return {"span": (start, add("quarter", start, 1)), "absolute": True}
+
+
+def _en_half(m: re.Match[str], _text: str, _today: datetime, _now: datetime) -> dict[str, Any]:
+    number = int(m["hn"]) if m["hn"] else _ORDINAL[m["ho"].lower()]
+    return {"part": (number * 6 - 5, 6), "firm": False, "absolute": True}
+
+
+def _en_dmonth(
+    m: re.Match[str], _text: str, today: datetime, _now: datetime
+) -> dict[str, Any] | None:
+    month = MONTHS[m["dm"].lower()]
+    if m["dy"]:
+        return dated(int(m["dy"]), month, int(m["dd"]), today)
+    return (
+        {"part": (month, 1), "day": int(m["dd"]), "absolute": True}
+        if m["dm"][0].isupper()
+        else None
+    )
+
+
+def _en_month(
+    m: re.Match[str], text: str, today: datetime, _now: datetime
+) -> dict[str, Any] | None:
+    name, before, after = m["mm"], text[: m.start()], text[m.end() :]
+    month, day = MONTHS[name.lower()], int(m["md"]) if m["md"] else None
+    last = int(m["ml"]) if m["ml"] else None
+    if m["my"]:
+        if last is None:
+            return dated(int(m["my"]), month, day, today)
+        return {
+            "part": (month, 1),
+            "day": day,
+            "last_day": last,
+            "year": int(m["my"]),
+            "absolute": True,
+        }
+    if m["mdir"] and name == "may":  # the verb
+        return None
+    if m["mdir"]:
+        return _named_month(m["mdir"].lower(), month, today) if day is None else None
+    capital = name[0].isupper()
+    if day is not None:
+        return (
+            {"part": (month, 1), "day": day, "last_day": last, "absolute": True}
+            if capital
+            else None
+        )
+    if re.match(r"\s\d", after):
+        return None
+    clear = capital and (name.lower() in _CLEAR or _BEFORE_MONTH.search(before) is not None)
+    context = clear or _BEFORE_LOWER.search(before) is not None
+    named = capital and _NAME_AFTER.match(after) is not None
+    return (
+        {"part": (month, 1), "firm": context and not named, "absolute": True}
+        if capital or context
+        else None
+    )
+
+
+def _named_month(direction: str, month: int, today: datetime) -> dict[str, Any]:
+    start = today.replace(month=month, day=1)
+    if direction == "last" and add("month", start, 1) > today:
+        start = add("year", start, -1)
+    if direction == "next" and start <= today:
+        start = add("year", start, 1)
+    return fixed((start, add("month", start, 1)))
+
+
+def _en_year(m: re.Match[str], text: str, today: datetime, _now: datetime) -> dict[str, Any]:
+    start = today.replace(year=int(m["year"]), month=1, day=1)
+    firm = (
+        _BEFORE_YEAR.search(text[: m.start()]) is not None
+        and _COUNTED.match(text[m.end() :]) is None
+    )
+    return {
+        "span": (start, add("year", start, 1)),
+        "year": start.year,
+        "firm": firm,
+        "absolute": True,
+    }
+
+
+_EN_MAKERS: dict[str, Maker] = {
+    "nothing": lambda _m, _t, _d, _n: None,
+    "same": lambda _m, _t, _d, _n: {"shift": ("year", -1)},
+    "iso": iso_date,
+    "twice": lambda m, _t, today, _n: fixed(calendar(m["tu"].lower(), today, -2)),
+    "soon": lambda m, _t, today, _n: fixed(calendar("day", today, _SOON[m["soon"].lower()])),
+    "window": _en_window,
+    "rolling": _en_rolling,
+    "ago": _en_ago,
+    "date": _en_date,
+    "weekday": _en_weekday,
+    "rel": _en_rel,
+    "quarter": _en_quarter,
+    "yquarter": _en_yquarter,
+    "half": _en_half,
+    "dmonth": _en_dmonth,
+    "month": _en_month,
+    "year": _en_year,
+}

@@ -1,0 +1,1 @@
+"""Rank: what matters most."""

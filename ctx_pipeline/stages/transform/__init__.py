@@ -1,0 +1,1 @@
+"""Transform: how an item is shown."""

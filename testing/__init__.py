@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: strategies, stand-ins and projects made of given items."""
