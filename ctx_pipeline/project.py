@@ -41,7 +41,8 @@ from ctx_pipeline.inspection.items import (
     inspect_why_not,
 )
 from ctx_pipeline.inspection.snapshots import SnapshotReader
-from ctx_pipeline.security.policy_service import PolicyGuard, policy_guard
+from ctx_pipeline.security.policy_guard import policy_guard
+from ctx_pipeline.security.policy_service import PolicyGuard
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.text import canonical_json, repair_json
 from ctx_pipeline.workspace import open_ledger

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.config.settings import LedgerSection
+from ctx_pipeline.machine_faults import typed_system_errors
 
 if TYPE_CHECKING:
     from ctx_pipeline.ledger import Ledger

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from ctx_pipeline.cli.checking import checked
+from ctx_pipeline.cli.identity import IdentityFlags, merged_identity
 from ctx_pipeline.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from ctx_pipeline.cli.run import IdentityFlags
     from ctx_pipeline.contracts import ContextRequest, Identity
 
 MAX_INPUT_BYTES = 64 * 1024 * 1024
 """Far above any request that a model can read."""
 
 STDIN = "-"
-MAX_NAMED_PROBLEMS = 5
-
-Made = TypeVar("Made")
 
 
 def parse_time(value: str | None, flag: str) -> datetime | None:
@@ -117,53 +115,6 @@ def read_json_object(name: str, flag: str) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
-
-
-def checked(make: Callable[[], Made], where: str) -> Made:
-    """Return what `make` makes.
-
-    Raises:
-        InvalidRequest: its fields are wrong; `where` gets the path of the first, the message names up to five.
-    """
-    from pydantic import ValidationError
-
-    try:
-        return make()
-    except ValidationError as wrong:
-        problems = [
-            (
-                ".".join([where, *(str(part)[:80] for part in error["loc"])]),
-                error["msg"].removeprefix("Value error, "),
-            )
-            for error in wrong.errors(include_url=False, include_context=False, include_input=False)
-        ]
-        first = problems[0][0]
-        named = "; ".join(f"{path}: {message}" for path, message in problems[:MAX_NAMED_PROBLEMS])
-        more = len(problems) - MAX_NAMED_PROBLEMS
-        raise InvalidRequest(
-            named + (f"; and {more} more" if more > 0 else ""),
-            where=first,
-            fix="correct the fields named; `--help` lists the flags that set them",
-        ) from None
-
-
-def merged_identity(flags: IdentityFlags, base: Identity | None) -> Identity | None:
-    """Return who asks: flags over `base`, field by field; None when flags say nothing.
-
-    Groups belong to a tenant, so another `--tenant` drops those of `base`.
-
-    Raises:
-        InvalidRequest: tenant or principal is missing, or a value is not accepted.
-    """
-    from ctx_pipeline.contracts import Identity
-
-    given = flags.given()
-    if not given:
-        return None
-    known: dict[str, Any] = base.model_dump(exclude_none=True) if base is not None else {}
-    if "tenant" in given and given["tenant"] != known.get("tenant"):
-        known.pop("groups", None)
-    return checked(lambda: Identity.model_validate({**known, **given}), "identity")
 
 
 def build_request(

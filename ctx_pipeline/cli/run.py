@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast, get_type_hints
 import typer
 from typer.core import TyperGroup
 
+from ctx_pipeline.cli.identity import IdentityFlags, merged_identity
 from ctx_pipeline.errors import CtxError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -83,46 +84,6 @@ JsonFlag = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityFlags:
-    """Who asks, as far as flags say so; None was not given."""
-
-    tenant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Ask as a member of this tenant.")
-    ] = None
-    principal: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Ask as this person or agent.")
-    ] = None
-    groups: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Groups of the principal; '' is none.")
-    ] = None
-    clearance: Annotated[
-        str | None,
-        typer.Option(metavar="LEVEL", help="public, internal, confidential or restricted."),
-    ] = None
-    environment: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Where the agent runs.")
-    ] = None
-    purpose: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What the context is for.")
-    ] = None
-
-    def spelled(self) -> list[tuple[str, str]]:
-        """Return the flags that were given, as they were given."""
-        return [
-            (item.name, value)
-            for item in fields(self)
-            if (value := getattr(self, item.name)) is not None
-        ]
-
-    def given(self) -> dict[str, Any]:
-        """Return the fields of an identity that flags set."""
-        found: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
-        if self.groups is not None:
-            found["groups"] = [name for part in self.groups.split(",") if (name := part.strip())]
-        return {name: value for name, value in found.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
     """One run of one command."""
 
@@ -149,8 +110,6 @@ class Run:
 
     def identity(self, project: ContextProject) -> Identity | None:
         """Return who asks; None leaves it to `ctx.toml`."""
-        from ctx_pipeline.cli.request import merged_identity
-
         return merged_identity(self.flags, project.config.identity_contract())
 
     def emit(self, document: Any) -> None:

@@ -38,6 +38,7 @@ from ctx_pipeline.config.layers import (
     read_toml,
 )
 from ctx_pipeline.config.policies import unknown_names, with_policy_files
+from ctx_pipeline.config.source_rules import source_faults
 from ctx_pipeline.contracts import (
     ContextPolicy,
     Identity,
@@ -50,7 +51,6 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.contracts.base import Text
 from ctx_pipeline.errors import ConfigError, InvalidRequest
-from ctx_pipeline.source_rules import source_faults
 from ctx_pipeline.text import canonical_json
 
 CONFIG_NAME = "ctx.toml"

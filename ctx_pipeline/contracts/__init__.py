@@ -30,12 +30,9 @@ from ctx_pipeline.contracts.item import (
 )
 from ctx_pipeline.contracts.pack import (
     BudgetReport,
-    Capability,
     ConflictRecord,
     ConflictSide,
     ContextPack,
-    PackItem,
-    PackSection,
     PackWarning,
     PolicyDecision,
     PrefixInfo,
@@ -74,6 +71,7 @@ from ctx_pipeline.contracts.report import (
     SourceReport,
 )
 from ctx_pipeline.contracts.request import ContextRequest, Identity, Message, Observation, Task
+from ctx_pipeline.contracts.sections import Capability, PackItem, PackSection
 from ctx_pipeline.contracts.trace import (
     ContextDecisionTrace,
     ContextSnapshot,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ctx_pipeline.contracts.sections import Capability, PackSection
 from ctx_pipeline.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from ctx_pipeline.contracts.pack import Capability, ContextPack, PackSection
 
 SECTION_FOOTER = "</section>\n"
 FORMATS = ("text", "openai_chat", "openai_responses", "anthropic", "langchain")
@@ -24,14 +22,14 @@ def sections_text(sections: Sequence[PackSection]) -> str:
     return "".join(parts)
 
 
-def render(pack: ContextPack, format: str) -> Any:
+def render(sections: Sequence[PackSection], capabilities: Sequence[Capability], format: str) -> Any:
     """Return a pack in a provider's form; pure and deterministic.
 
     Raises:
         InvalidRequest: the format is unknown.
     """
     if format == "text":
-        return sections_text(pack.sections)
+        return sections_text(sections)
     if format not in FORMATS:
         raise InvalidRequest(
             f"unknown format {format!r}",
@@ -39,19 +37,19 @@ def render(pack: ContextPack, format: str) -> Any:
             fix=f"use one of {', '.join(FORMATS)}",
             code="unknown_format",
         )
-    system = sections_text([s for s in pack.sections if s.role == "system"])
-    user = sections_text([s for s in pack.sections if s.role != "system"])
+    system = sections_text([s for s in sections if s.role == "system"])
+    user = sections_text([s for s in sections if s.role != "system"])
     match format:
         case "openai_chat":
             return {
                 "messages": _messages(system, user, "role"),
-                "tools": [_openai_tool(t) for t in pack.capabilities],
+                "tools": [_openai_tool(t) for t in capabilities],
             }
         case "openai_responses":
             return {
                 "instructions": system,
                 "input": [{"role": "user", "content": [{"type": "input_text", "text": user}]}],
-                "tools": [{"type": "function", **_function(tool)} for tool in pack.capabilities],
+                "tools": [{"type": "function", **_function(tool)} for tool in capabilities],
             }
         case "anthropic":
             return {
@@ -61,7 +59,7 @@ def render(pack: ContextPack, format: str) -> Any:
                 "messages": [{"role": "user", "content": [{"type": "text", "text": user}]}],
                 "tools": [
                     {"name": t.name, "description": t.description, "input_schema": t.input_schema}
-                    for t in pack.capabilities
+                    for t in capabilities
                 ],
             }
         case _:

@@ -85,7 +85,6 @@ class _Graph:
 
     def _tests(self, file: int) -> Iterator[int]:
         """Yield the test files that cover a file: those that need it, by their names."""
-
         for user in self.users[file]:
             row = self.rows[user]
             if (

@@ -88,9 +88,11 @@ def migrate(connection: Connection, versions: Path = VERSIONS) -> None:
     newest = int(script.get_current_head() or 0)
     version = stored_version(connection)
     require_known(version, newest)
-    context = migration_context(
-        connection, fn=lambda revision, _: script._upgrade_revs("head", revision)
-    )  # type: ignore[arg-type]
+
+    def upgrades(revision: Any, _: Any) -> Any:
+        return script._upgrade_revs("head", revision)  # pyright: ignore[reportPrivateUsage]
+
+    context = migration_context(connection, fn=upgrades)
     if version and not inspect(connection).has_table(VERSION_TABLE):
         context.stamp(script, f"{version:04}")
     context.run_migrations(op=Operations(context))

@@ -119,7 +119,7 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
 def _policy_service(loaded: LoadedConfig) -> Check:
     """Ask about a label that the command line's identity may see; any valid answer is a good one."""
     from ctx_pipeline.contracts import Identity
-    from ctx_pipeline.security.policy_service import policy_guard
+    from ctx_pipeline.security.policy_guard import policy_guard
     from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel, Viewer, label_codes
 
     config = loaded.config
@@ -211,7 +211,7 @@ def _config(home: Path, loaded: list[LoadedConfig]) -> Check:
 
 
 def _packages(loaded: LoadedConfig) -> Check:
-    from ctx_pipeline.packages import lacking
+    from ctx_pipeline.inspection.packages import lacking
 
     lacks = lacking(loaded)
     if not lacks:

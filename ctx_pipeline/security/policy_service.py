@@ -11,7 +11,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -21,7 +20,7 @@ from ctx_pipeline.security.visibility import CODES, VISIBLE, Codes, ScopeLabel, 
 from ctx_pipeline.text import canonical_json, short_hash
 
 if TYPE_CHECKING:
-    from ctx_pipeline.config.settings import PolicyServiceSection
+    pass
 
 MAX_KNOWN = 65_536
 """Answers kept in `cached` mode; a label takes about half a kilobyte."""
@@ -233,24 +232,3 @@ def label_facts(label: ScopeLabel) -> dict[str, str | list[str] | None]:
         "agent_visibility": list(label.agent_visibility),
         "trust": label.trust,
     }
-
-
-def policy_guard(section: PolicyServiceSection, home: Path) -> PolicyGuard | None:
-    """Return what asks the service that `[policy_service]` names; None for the built-in rules alone.
-
-    Raises:
-        Unavailable: the service's library is not installed.
-    """
-    if section.kind == "builtin":
-        return None
-    seconds = float(section.cache_seconds) if section.mode == "cached" else 0.0
-    if section.kind == "cedar":
-        from ctx_pipeline.security.policy_cedar import CedarService
-
-        return PolicyGuard(CedarService(home / (section.path or "")), cache_seconds=seconds)
-    from ctx_pipeline.security.policy_http import HttpService
-
-    service = HttpService(
-        section.url or "", token=section.token, timeout_seconds=section.timeout_ms / 1_000
-    )
-    return PolicyGuard(service, cache_seconds=seconds)

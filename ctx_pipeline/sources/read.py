@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ctx_pipeline.config.settings import SourceConfig
+from ctx_pipeline.config.source_rules import unread_kind
 from ctx_pipeline.contracts import FileCode, FileError, SourceKind
 from ctx_pipeline.errors import ConfigError
-from ctx_pipeline.source_rules import unread_kind
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.reading import SourceReading

@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote
 
 from ctx_pipeline.config.settings import SourceConfig
+from ctx_pipeline.config.source_rules import ON_DISK, REMOTE_EXTRAS, path_fault, protocol_of
 from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile
 from ctx_pipeline.errors import ConfigError
-from ctx_pipeline.source_rules import ON_DISK, REMOTE_EXTRAS, path_fault, protocol_of
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.text import repair
 

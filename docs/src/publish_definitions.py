@@ -1,4 +1,4 @@
-from ctx_pipeline.orchestration.publish import DefinitionFile, publish
+from ctx_pipeline.publish import DefinitionFile, publish
 
 ORDERS = """
 metrics:

@@ -21,7 +21,8 @@ from typer.testing import CliRunner, Result
 
 from ctx_pipeline.cli.app import app
 from ctx_pipeline.cli.context import Format, Level, Risk
-from ctx_pipeline.cli.run import COMMAND_ORDER, IdentityFlags
+from ctx_pipeline.cli.identity import IdentityFlags
+from ctx_pipeline.cli.run import COMMAND_ORDER
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HEAVY = (

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ctx_pipeline.config.source_rules import DATABASE_FIX, database_fault, database_kind
 from ctx_pipeline.errors import ConfigError
-from ctx_pipeline.source_rules import DATABASE_FIX, database_fault, database_kind
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

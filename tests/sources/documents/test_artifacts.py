@@ -124,7 +124,7 @@ def test_an_artifact_is_described_and_referred_to(artifact):
         (bytes(range(256)) * 9, "a.txt", "application/octet-stream", "Type: application/octet-stream, 2,304 bytes"),
         (bytes(range(256)) * 9, "a.png", "application/octet-stream", "Type: application/octet-stream, 2,304 bytes"),
         (b"%PDF-1.7\n\x00\x01", "a.pdf", "application/pdf", "Type: application/pdf, 11 bytes"),
-        (gzip.compress(b"x"), "a.gz", "application/gzip", "Type: application/gzip"),
+        (gzip.compress(b"x", mtime=0), "a.gz", "application/gzip", "Type: application/gzip"),
         (b"PK\x03\x04\x00", "a.docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", "5 b"),
         (b"PAR1\x00", "a.parquet", "application/vnd.apache.parquet", "Type: application/vnd.apache.parquet"),
     ],

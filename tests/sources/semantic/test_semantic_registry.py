@@ -143,7 +143,8 @@ def test_yaml_keeps_what_was_written(registry):
         ("[" * 5_000, FileCode.BAD_YAML, 1),
         ("a: &a [x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
             "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f "
-            "[*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]\n", FileCode.BAD_YAML, None),
+            "[*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
+            FileCode.BAD_YAML, None),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(registry, text, code, line):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ctx_pipeline.config.settings import load_config
+from ctx_pipeline.inspection.packages import lacking
 from ctx_pipeline.orchestration.doctor import diagnose
-from ctx_pipeline.packages import lacking
 
 HEAD = '[project]\nname = "p"\ntenant = "acme"\n'
 
@@ -46,7 +46,8 @@ def without(monkeypatch: pytest.MonkeyPatch):
 
     def hide(*packages: str) -> None:
         monkeypatch.setattr(
-            "ctx_pipeline.packages.find_spec", lambda name: None if name in packages else found
+            "ctx_pipeline.inspection.packages.find_spec",
+            lambda name: None if name in packages else found,
         )
 
     return hide
@@ -81,7 +82,7 @@ def test_the_doctor_says_what_is_missing_before_a_build(tmp_path: Path, without)
 def test_a_plain_installation_reads_code():
     import tomllib
 
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parent.parent.parent
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     from ctx_pipeline.sources.code.grammars import GRAMMARS
 

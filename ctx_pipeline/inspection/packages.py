@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from ctx_pipeline.config.source_rules import POSTGRES, REMOTE_EXTRAS, database_kind, protocol_of
 from ctx_pipeline.contracts import SourceKind
-from ctx_pipeline.source_rules import POSTGRES, REMOTE_EXTRAS, database_kind, protocol_of
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
