@@ -28,9 +28,9 @@ from ctx_pipeline.contracts import (
     ToolContextItem,
 )
 from ctx_pipeline.engine import Call, Engine, GateRefusal
-from ctx_pipeline.errors import InvalidRequest, NotPermitted
+from ctx_pipeline.errors import CtxError, InvalidRequest, NotPermitted
 from ctx_pipeline.index.artifact import Layout
-from ctx_pipeline.inspection.freshness import ProjectStatus, project_status
+from ctx_pipeline.inspection.freshness import ProjectStatus, project_status, stale_items
 from ctx_pipeline.inspection.items import (
     ItemRow,
     Probe,
@@ -440,8 +440,14 @@ class ContextProject:
         self.ledger.report_usage(snapshot_id, figures)
 
     def status(self, *, at: datetime | None = None) -> ProjectStatus:
-        """Return how fresh each source is, and what is published."""
-        return project_status(self.loaded, self.ledger, _aware(at))
+        """Return how fresh each source and its items are, and what is published."""
+        moment = _aware(at)
+        try:
+            stale = stale_items(self.index.view(), self.ledger.source_times(), moment)
+        except CtxError:
+            # Nothing is built, or what is built is damaged: other commands say so, and the sources have a state still.
+            stale = None
+        return project_status(self.loaded, self.ledger, moment, stale)
 
 
 def _aware(moment: datetime | None) -> datetime:

@@ -147,7 +147,7 @@ def _build_partitions(run: Run, partitions: str, select: str | None, *, again: b
 @command(app, "status", example="ctx status --json")
 def status(run: Run) -> None:
     """Show what is built and how fresh each source is."""
-    from ctx_pipeline.cli.tables import status_view
+    from ctx_pipeline.cli.freshness import status_view
 
     with run.open() as project:
         found = project.status()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -38,7 +38,7 @@ from ctx_pipeline.config.layers import (
     read_toml,
 )
 from ctx_pipeline.config.policies import unknown_names, with_policy_files
-from ctx_pipeline.config.source_rules import source_faults
+from ctx_pipeline.config.source_rules import duplicates, source_problems
 from ctx_pipeline.contracts import (
     ContextPolicy,
     Identity,
@@ -539,7 +539,7 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
     layer = read_toml(path, label=CONFIG_NAME)
     layer = read_environ(ProjectConfig).over(layer)
     layer = with_policy_files(read_flags(overrides).over(layer), home)
-    known = [*_source_problems(layer), *_duplicates(layer)]
+    known = [*source_problems(layer), *duplicates(layer)]
     try:
         config = ProjectConfig.model_validate(layer.values)
     except ValidationError as invalid:
@@ -547,47 +547,6 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
         raise
     raise_problems([*known, *_contradictions(config, layer)])
     return LoadedConfig(config, home, layer)
-
-
-def _entries(layer: Layer, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the tables of an array as they were written, whatever else is wrong with them."""
-    values = layer.values.get(table)
-    if isinstance(values, (list, tuple)):
-        for index, entry in enumerate(cast("list[Any]", values)):
-            if isinstance(entry, dict):
-                yield index, cast("dict[str, Any]", entry)
-
-
-def _source_problems(layer: Layer) -> list[Problem]:
-    """Return what is wrong with every source, before anything of any of them is read."""
-    found: list[Problem] = []
-    for index, raw in _entries(layer, "sources"):
-        for fault in source_faults(raw):
-            path = ("sources", index, fault.key)
-            message = f"{dotted(path, layer.values)!r}: {fault.message}"
-            found.append(Problem(layer.origin(path) or CONFIG_NAME, message, fault.fix, fault.code))
-    return found
-
-
-def _duplicates(layer: Layer) -> list[Problem]:
-    found: list[Problem] = []
-    for table, key in (("sources", "name"), ("models", "model_id")):
-        first: dict[str, int] = {}
-        for index, raw in _entries(layer, table):
-            name = raw.get(key)
-            if isinstance(name, str) and first.setdefault(name, index) != index:
-                other = layer.origin((table, first[name], key))
-                where = layer.origin((table, index, key)) or table
-                code = f"duplicate_{table.removesuffix('s')}"
-                found.append(
-                    Problem(
-                        where,
-                        f"{key} {name!r} is taken",
-                        f"rename it; the other is at {other}",
-                        code,
-                    )
-                )
-    return found
 
 
 def _contradictions(config: ProjectConfig, layer: Layer) -> list[Problem]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
+from ctx_pipeline.config.layers import Layer, Problem, dotted
 from ctx_pipeline.contracts import SourceKind
 
 REMOTE_EXTRAS = {
@@ -59,6 +60,48 @@ class Fault:
     message: str
     fix: str
     code: str = "invalid_value"
+
+
+def _entries(layer: Layer, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the tables of an array as they were written, whatever else is wrong with them."""
+    values = layer.values.get(table)
+    if isinstance(values, (list, tuple)):
+        for index, entry in enumerate(cast("list[Any]", values)):
+            if isinstance(entry, dict):
+                yield index, cast("dict[str, Any]", entry)
+
+
+def source_problems(layer: Layer) -> list[Problem]:
+    """Return what is wrong with every source, before anything of any of them is read."""
+    found: list[Problem] = []
+    for index, raw in _entries(layer, "sources"):
+        for fault in source_faults(raw):
+            path = ("sources", index, fault.key)
+            message = f"{dotted(path, layer.values)!r}: {fault.message}"
+            found.append(Problem(layer.origin(path) or "ctx.toml", message, fault.fix, fault.code))
+    return found
+
+
+def duplicates(layer: Layer) -> list[Problem]:
+    """Return sources and models of one name."""
+    found: list[Problem] = []
+    for table, key in (("sources", "name"), ("models", "model_id")):
+        first: dict[str, int] = {}
+        for index, raw in _entries(layer, table):
+            name = raw.get(key)
+            if isinstance(name, str) and first.setdefault(name, index) != index:
+                other = layer.origin((table, first[name], key))
+                where = layer.origin((table, index, key)) or table
+                code = f"duplicate_{table.removesuffix('s')}"
+                found.append(
+                    Problem(
+                        where,
+                        f"{key} {name!r} is taken",
+                        f"rename it; the other is at {other}",
+                        code,
+                    )
+                )
+    return found
 
 
 def source_faults(raw: Mapping[str, Any]) -> Iterator[Fault]:
