@@ -128,6 +128,10 @@ def build(
         run.emit(report)
     else:
         run.blocks(build_view(report, run.hint))
+    if not report.sources and select is None:
+        run.say(
+            "No sources yet: add a [[sources]] table to ctx.toml; `ctx init DIR` writes examples"
+        )
     if strict and report.errors:
         run.say(f"{len(report.errors)} files or lines were not loaded, and --strict was given")
         raise typer.Exit(InvalidRequest.exit_code)

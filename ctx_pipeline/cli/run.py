@@ -316,7 +316,12 @@ class CtxGroup(TyperGroup):
             result = super().main(words, PROGRAM, complete_var, standalone_mode=False, **extra)
             code = result if isinstance(result, int) else 0
             if code == INTERRUPTED:
-                _report(CtxError("interrupted", code="interrupted"), as_json=as_json)
+                stopped = CtxError(
+                    "stopped by Ctrl-C",
+                    fix="run the same command again: it goes on from what is stored",
+                    code="interrupted",
+                )
+                _report(stopped, as_json=as_json)
         except ReaderGone:
             _discard_stdout()
             code = READER_GONE

@@ -305,10 +305,7 @@ class PolicySection(ContextPolicy):
 
 
 class PolicyServiceSection(Section):
-    """`[policy_service]`: who decides about permission besides the built-in rules.
-
-    It can only take away.
-    """
+    """`[policy_service]`: who else decides about permission; it can only take away."""
 
     kind: Literal["builtin", "cedar", "http"] = "builtin"
     """`builtin`: nobody; `cedar`: Cedar policies in `path`; `http`: a service at `url`."""

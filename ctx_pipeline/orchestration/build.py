@@ -192,20 +192,28 @@ def selected_keys(definitions: dg.Definitions, select: str) -> list[dg.AssetKey]
                 graph
             )
     except Exception as refused:  # Dagster, its parser and its graph raise classes of their own.
-        raise _bad_selection(graph, "the selection is not valid") from refused
+        raise _bad_selection(graph, select, "the selection is not valid") from refused
     if not chosen:
-        raise _bad_selection(graph, "the selection names no asset")
+        raise _bad_selection(graph, select, "the selection names no asset")
     return [key for key in graph.toposorted_asset_keys if key in chosen]
 
 
-def _bad_selection(graph: Any, message: str) -> InvalidRequest:
-    names = ", ".join(key.to_user_string() for key in graph.toposorted_asset_keys)
-    return InvalidRequest(
-        message,
-        where="select",
-        fix=f"use Dagster's selection syntax over: {names}",
-        code="invalid_selection",
-    )
+def _bad_selection(graph: Any, select: str, message: str) -> InvalidRequest:
+    names = [key.to_user_string() for key in graph.toposorted_asset_keys]
+    hints = [f"use Dagster's selection syntax over: {', '.join(names)}"]
+    parts = [part.strip() for part in select.split(",")]
+    if len(parts) > 1 and all(parts):
+        hints.insert(0, f"join them with or: '{' or '.join(parts)}'")
+    meant = (nearest_name(part.strip("+* "), names) for part in parts)
+    hints += [f"did you mean {name!r}?" for name in dict.fromkeys(filter(None, meant))]
+    return InvalidRequest(message, where="select", fix="; ".join(hints), code="invalid_selection")
+
+
+def nearest_name(word: str, names: Sequence[str]) -> str | None:
+    """Return the name that a misspelt one most likely means; None for one that is right, or like no other."""
+    from difflib import get_close_matches
+
+    return None if word in names else next(iter(get_close_matches(word, names, n=1)), None)
 
 
 @contextmanager
