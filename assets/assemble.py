@@ -4,6 +4,7 @@
 # Dagster's annotations leave type parameters out.
 # Annotations are not postponed in this module: Dagster reads the classes of context and config from them.
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -15,7 +16,7 @@ from ctx_pipeline.resources import ContextProjectResource
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ctx_pipeline.contracts import ContextPack, ContextRequest
+    from ctx_pipeline.contracts import ContextPack, ContextRequest, Identity
 
 
 class AssembleConfig(dg.Config):
@@ -23,9 +24,9 @@ class AssembleConfig(dg.Config):
 
     request: dict[str, Any] = Field(
         description=(
-            'A ContextRequest, for example {"task": {"text": "why did revenue fall?"}, "token_budget": 4000, '
-            '"identity": {"principal": "ana", "tenant": "acme"}}. Without an identity, the one of ctx.toml. '
-            "The request is kept in the run storage with the run."
+            'A ContextRequest, for example {"task": {"text": "why did revenue fall?"}, "token_budget": 4000}. '
+            "Who looks is the identity of ctx.toml; an identity in the request may only have less: fewer "
+            "groups, a lower clearance. The request is kept in the run storage with the run."
         )
     )
     at: str | None = Field(
@@ -49,8 +50,10 @@ def assemble_context(
     context: dg.OpExecutionContext, config: AssembleConfig, project: ContextProjectResource
 ) -> dict[str, Any]:
     """Assemble one pack."""
+    request = _request(config.request)
     with project.open() as opened:
-        pack = opened.assemble(_request(config.request), at=_clock(config.at), durable=True)
+        _require_within(request.identity, opened.identity())
+        pack = opened.assemble(request, at=_clock(config.at), durable=True)
     context.add_output_metadata(_metadata(pack))
     return pack.model_dump(mode="json")
 
@@ -80,6 +83,33 @@ def _request(raw: dict[str, Any]) -> "ContextRequest":
             where=".".join(("request", *(str(part) for part in first["loc"]))),
             fix="see the JSON Schema of ContextRequest",
         ) from None
+
+
+def _require_within(asked: "Identity | None", own: "Identity") -> None:
+    """Refuse an identity that could see something which the one of the code location cannot.
+
+    Raises:
+        NotPermitted: whoever launched the run asked for another principal or tenant, or for more rights.
+    """
+    from ctx_pipeline.contracts import SENSITIVITY_RANK
+    from ctx_pipeline.errors import NotPermitted
+
+    if asked is None:
+        return
+    less = (
+        (asked.principal, asked.tenant) == (own.principal, own.tenant)
+        and set(asked.groups) <= set(own.groups)
+        and SENSITIVITY_RANK[asked.clearance] <= SENSITIVITY_RANK[own.clearance]
+        and asked.environment in (None, own.environment)
+        and asked.purpose in (None, own.purpose)
+    )
+    if not less:
+        raise NotPermitted(
+            "the identity in the run configuration is not that of this code location, or has more rights",
+            where="request.identity",
+            fix="leave it out; [identity] of ctx.toml says who looks in a run",
+            code="identity_not_configured",
+        )
 
 
 def _clock(text: str | None) -> "datetime | None":
@@ -119,7 +149,8 @@ def _metadata(pack: "ContextPack") -> dict[str, Any]:
         ),
         "warnings": dg.MetadataValue.md(
             markdown_table(
-                ("code", "item"), [(warning.code, warning.item_id) for warning in pack.warnings]
+                ("code", "times"),
+                sorted(Counter(warning.code for warning in pack.warnings).items()),
             )
         ),
     }

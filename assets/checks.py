@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ctx_pipeline.assets.metadata import is_open
 from ctx_pipeline.building.audit import CHECKS, Finding, audit_stage
 from ctx_pipeline.building.source_audit import (
     NAMED,
@@ -17,6 +18,7 @@ from ctx_pipeline.building.source_audit import (
     volume_is_usual,
 )
 from ctx_pipeline.contracts import SourceKind
+from ctx_pipeline.text import reference
 from ctx_pipeline.tools import diff
 
 if TYPE_CHECKING:
@@ -79,17 +81,20 @@ def tool_check_results(
         return [], {}
     now = tools_in_use(source, pipeline)
     drift = diff(before, now)
-    lists = {
-        "added": drift.added,
-        "removed": drift.removed,
-        "renamed": tuple(f"{old} -> {new}" for old, new in drift.renamed),
-        "breaking": tuple(change.tool for change in drift.changed if change.breaking),
-        "reworded": tuple(change.tool for change in drift.changed if change.reworded),
-    }
+    named, lists = (
+        is_open(source),
+        {
+            "added": drift.added,
+            "removed": drift.removed,
+            "renamed": tuple(f"{old} -> {new}" for old, new in drift.renamed),
+            "breaking": tuple(change.tool for change in drift.changed if change.breaking),
+            "reworded": tuple(change.tool for change in drift.changed if change.reworded),
+        },
+    )
     counts = {f"tools_{name}": len(names) for name, names in lists.items()}
-    named = {name: list(names[:NAMED]) for name, names in lists.items() if names}
-    shown = {"tool_drift": dg.MetadataValue.json(named)} if named else {}
-    results = _results((tools_are_sound(now), tool_texts_are_stable(drift)))
+    told = {name: list(names[:NAMED]) for name, names in lists.items() if names and named}
+    shown = {"tool_drift": dg.MetadataValue.json(told)} if told else {}
+    results = _results((tools_are_sound(now), tool_texts_are_stable(drift)), named=named)
     return results, {**counts, "tools_changed": len(drift.changed), **shown}
 
 
@@ -101,11 +106,11 @@ def _spec(name: str, key: dg.AssetKey) -> dg.AssetCheckSpec:
 
 def stage_check_results(stage: str, pipeline: Pipeline) -> list[dg.AssetCheckResult]:
     """Audit what a stage has just written."""
-    return _results(audit_stage(pipeline, stage))
+    return _results(audit_stage(pipeline, stage), named=False)
 
 
 def source_check_results(
-    pipeline: Pipeline, report: SourceReport, before: int, past: Sequence[int]
+    source: SourceConfig, pipeline: Pipeline, report: SourceReport, before: int, past: Sequence[int]
 ) -> list[dg.AssetCheckResult]:
     """Compare a reading with the ones before it. `before` is the store's last sequence before the reading."""
     changed = report.added + report.retired
@@ -113,7 +118,8 @@ def source_check_results(
         (
             schema_is_stable(pipeline.store, report.name, before),
             volume_is_usual(changed, report.items, past),
-        )
+        ),
+        named=is_open(source),
     )
 
 
@@ -132,7 +138,8 @@ def _number(value: dg.MetadataValue[Any] | None) -> int:
     return value.value if value is not None and isinstance(value.value, int) else 0
 
 
-def _results(findings: Iterable[Finding]) -> list[dg.AssetCheckResult]:
+def _results(findings: Iterable[Finding], *, named: bool) -> list[dg.AssetCheckResult]:
+    """Show what was found; unless `named`, samples by their hashes: not everybody may know what they name."""
     return [
         dg.AssetCheckResult(
             check_name=finding.check,
@@ -144,7 +151,7 @@ def _results(findings: Iterable[Finding]) -> list[dg.AssetCheckResult]:
             metadata={
                 **finding.counts,
                 **(
-                    {"samples": dg.MetadataValue.json(list(finding.samples))}
+                    {"samples": dg.MetadataValue.json(_samples(finding, named))}
                     if finding.samples
                     else {}
                 ),
@@ -152,6 +159,10 @@ def _results(findings: Iterable[Finding]) -> list[dg.AssetCheckResult]:
         )
         for finding in findings
     ]
+
+
+def _samples(finding: Finding, named: bool) -> list[str]:
+    return [sample if named else reference(sample) for sample in finding.samples]
 
 
 def _in_words(finding: Finding) -> str:

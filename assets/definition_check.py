@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ctx_pipeline.assets.metadata import markdown_table
+from ctx_pipeline.assets.metadata import is_open, markdown_table
 from ctx_pipeline.contracts import SourceKind
+from ctx_pipeline.text import reference
 
 if TYPE_CHECKING:
     from ctx_pipeline.building.pipeline import Pipeline
@@ -54,7 +55,11 @@ def definition_check_results(source: SourceConfig, pipeline: Pipeline) -> list[d
                 "errors": errors,
                 "warnings": len(found.findings) - errors,
                 **(
-                    {"findings": dg.MetadataValue.md(findings_table(found.findings))}
+                    {
+                        "findings": dg.MetadataValue.md(
+                            findings_table(found.findings, named=is_open(source))
+                        )
+                    }
                     if found.findings
                     else {}
                 ),
@@ -63,10 +68,15 @@ def definition_check_results(source: SourceConfig, pipeline: Pipeline) -> list[d
     ]
 
 
-def findings_table(findings: tuple[DefinitionFinding, ...]) -> str:
+def findings_table(findings: tuple[DefinitionFinding, ...], *, named: bool) -> str:
     """Return findings as a Markdown table without their messages, which name what definitions say."""
     rows: list[tuple[Any, ...]] = [
-        (finding.severity, finding.code.value, finding.path, finding.line)
+        (
+            finding.severity,
+            finding.code.value,
+            finding.path if named else reference(finding.path),
+            finding.line,
+        )
         for finding in sorted(findings, key=lambda finding: finding.severity)
     ]
     return markdown_table(("severity", "code", "file", "line"), rows)

@@ -1,6 +1,8 @@
 """What an asset shows in the graph: counts, versions, ids and column types; never what a source says.
 
-Event logs are kept for long and are not erased by `ctx forget`, so neither content nor titles go into them.
+Event logs are kept for long, are not erased by `ctx forget`, and are read by people who may not read the items. So
+neither content nor titles go into them, and names of files, tools and items only where everybody of the tenant may know
+them; others stand there by a hash. `ctx build` and `ctx items` name them to who may see them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+
+from ctx_pipeline.contracts import Sensitivity
+from ctx_pipeline.security.visibility import EVERYONE
+from ctx_pipeline.text import reference
 
 if TYPE_CHECKING:
     from ctx_pipeline.config.settings import Freshness, SourceConfig
@@ -25,7 +31,13 @@ DEFAULT_STAGE_WINDOW = timedelta(hours=24)
 PLAIN_COLUMNS = frozenset({"tenant", "item_id", "version", "kind", "rendition"})
 """Text columns that name a row; of all others only the length is shown."""
 
+_OPEN_TO_ALL = frozenset({Sensitivity.PUBLIC, Sensitivity.INTERNAL})
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+def is_open(source: SourceConfig) -> bool:
+    """Return whether everybody may know what a source calls its files and items."""
+    return EVERYONE in source.groups and source.sensitivity in _OPEN_TO_ALL
 
 
 def owner_of(name: str | None) -> list[str]:
@@ -87,17 +99,35 @@ def _cell(value: object) -> str:
     return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").split())
 
 
-def files_table(files: Sequence[SourceFile]) -> str:
-    """Return the files of a source as a Markdown table, the failed ones first."""
+def files_table(files: Sequence[SourceFile], *, named: bool) -> str:
+    """Return the files of a source as a Markdown table, the failed ones first.
+
+    A file that was read stands there by a hash: what is in it may be for fewer people than its source is. So does
+    every file unless `named`.
+    """
     order = {"failed": 0, "skipped": 1, "empty": 2}
     ranked = sorted(files, key=lambda file: (order.get(file.status.value, 3), file.path))
-    rows = [(file.path, file.status.value, file.items, file.bytes, file.reason) for file in ranked]
+    rows = [
+        (
+            file.path if named and file.status.value in order else reference(file.path),
+            file.status.value,
+            file.items,
+            file.bytes,
+            file.reason,
+        )
+        for file in ranked
+    ]
     return markdown_table(("file", "status", "items", "bytes", "reason"), rows)
 
 
-def errors_table(errors: Sequence[FileError]) -> str:
-    """Return the errors of a source as a Markdown table."""
-    rows = [(error.path, error.line, error.code.value, error.message) for error in errors]
+def errors_table(errors: Sequence[FileError], *, named: bool) -> str:
+    """Return the errors of a source as a Markdown table; unless `named`, hashes of its files and no messages."""
+    rows = [
+        (error.path, error.line, error.code.value, error.message)
+        if named
+        else (reference(error.path), error.line, error.code.value, "`ctx build` says it")
+        for error in errors
+    ]
     return markdown_table(("file", "line", "code", "what to do"), rows)
 
 

@@ -21,10 +21,13 @@ from ctx_pipeline.assets.metadata import (
     errors_table,
     files_table,
     freshness_policy,
+    is_open,
     owner_of,
     stays_fresh,
 )
+from ctx_pipeline.building.pipeline import shown_id
 from ctx_pipeline.contracts import FileCode
+from ctx_pipeline.index.facts import scope_label
 from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.sources.fingerprint import source_fingerprint
 
@@ -88,9 +91,9 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
                 _try_again(retries)
             session.sources.append(report)
             observed = pipeline.ledger.sources()[source.name]
-            sample = _sample(pipeline, source.name)
+            sample = _sample(pipeline, source)
             past = past_changes(dg.AssetExecutionContext.get().instance, key)
-            changes = source_check_results(pipeline, report, before, past)
+            changes = source_check_results(source, pipeline, report, before, past)
             sound, drift = tool_check_results(source, pipeline, tools)
             checks = [
                 _check(report),
@@ -112,7 +115,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),
             metadata={
-                **_metadata(report, sample),
+                **_metadata(source, report, sample),
                 **drift,
                 **({} if look is None else {LOOK: look.digest}),
             },
@@ -144,10 +147,7 @@ def _check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSp
 def _unread(source: SourceConfig, report: SourceReport) -> dg.Failure:
     return dg.Failure(
         f"nothing could be read from source {source.name!r}; what it had before is still served",
-        metadata={
-            "code": report.errors[0].code.value,
-            "error_table": dg.MetadataValue.md(errors_table(report.errors)),
-        },
+        metadata={"code": report.errors[0].code.value, "error_table": _errors(source, report)},
         allow_retries=False,
     )
 
@@ -191,7 +191,11 @@ def _hours(seconds: float) -> str:
     return f"{seconds / 3_600:g} h" if seconds >= 3_600 else f"{seconds / 60:g} min"
 
 
-def _metadata(report: SourceReport, sample: list[str]) -> dict[str, Any]:
+def _errors(source: SourceConfig, report: SourceReport) -> dg.MarkdownMetadataValue:
+    return dg.MetadataValue.md(errors_table(report.errors, named=is_open(source)))
+
+
+def _metadata(source: SourceConfig, report: SourceReport, sample: list[str]) -> dict[str, Any]:
     failed = sum(1 for file in report.files if file.status.value == "failed")
     return {
         "dagster/row_count": report.items,
@@ -202,12 +206,8 @@ def _metadata(report: SourceReport, sample: list[str]) -> dict[str, Any]:
         "files": len(report.files),
         "failed_files": failed,
         "errors": len(report.errors),
-        "file_table": dg.MetadataValue.md(files_table(report.files)),
-        **(
-            {"error_table": dg.MetadataValue.md(errors_table(report.errors))}
-            if report.errors
-            else {}
-        ),
+        "file_table": dg.MetadataValue.md(files_table(report.files, named=is_open(source))),
+        **({"error_table": _errors(source, report)} if report.errors else {}),
         "sample_ids": dg.MetadataValue.json(sample),
     }
 
@@ -231,19 +231,15 @@ def _vanished(report: SourceReport) -> dg.AssetCheckResult:
     )
 
 
-def _sample(pipeline: Pipeline, name: str) -> list[str]:
-    """Return ids of up to five of the source's newest item versions."""
+def _sample(pipeline: Pipeline, source: SourceConfig) -> list[str]:
+    """Return ids of up to five of the source's newest item versions; hashes of ids that not everybody may know."""
     import pyarrow.compute as pc
 
     keys = pipeline.store.scan_keys()
-    keys = (
-        keys.filter(pc.equal(keys.column("source"), name))
-        .sort_by([("seq", "descending")])
-        .slice(0, SAMPLE_ROWS)
-    )
+    keys = keys.filter(pc.equal(keys.column("source"), source.name))
+    newest = keys.sort_by([("seq", "descending")]).slice(0, SAMPLE_ROWS).column("seq").to_pylist()
+    items = pipeline.store.read_seqs(newest)
     return [
-        f"{item_id}@{version}"
-        for item_id, version in zip(
-            keys.column("item_id").to_pylist(), keys.column("version").to_pylist(), strict=True
-        )
+        shown_id(items[seq].item_id, scope_label(items[seq])) + f"@{items[seq].version}"
+        for seq in newest
     ]

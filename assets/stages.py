@@ -76,11 +76,11 @@ STAGES = (
         name="filtered_items",
         deps=("discovered_items",),
         run=lambda pipeline: pipeline.filtered_items(),
-        kinds=("python", "arrow", "tantivy"),
+        kinds=("python", "arrow"),
         code_version=_LAYOUT,
         description=(
-            "Writes who may see each item version and when it is valid, superseded or retired, and the full-text "
-            "index under these labels. Filter reads the columns for every candidate of every request; a row "
+            "Writes who may see each item version and when it is valid, superseded or retired, and the lists of item "
+            "versions that each word is in. Filter reads the columns for every candidate of every request; a row "
             "without tenant, grant or sensitivity is visible to nobody."
         ),
     ),

@@ -8,12 +8,11 @@ same objective over every allowed combination, found by branch and bound.
 from __future__ import annotations
 
 import argparse
-import copy
 import random
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ctx_pipeline.config.profiles import model_profile
 from ctx_pipeline.contracts import (
@@ -30,8 +29,9 @@ from ctx_pipeline.engine import heading_tokens
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.budget.allocate import Option, Step, allocate, steps_of
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
 from ctx_pipeline.stages.discover.serve import request_candidates
+from ctx_pipeline.stages.rank.serve import SENT
 from ctx_pipeline.stages.sections import SECTION_OF_KIND
 
 MOST_ITEMS = 12
@@ -45,19 +45,19 @@ HEADINGS = heading_tokens("o200k_base")
 class Instance:
     """One small call, as the budget stage gets it."""
 
-    candidates: list[Candidate]
+    judged: Judged
     request: ContextRequest
     policy: EffectivePolicy
 
     def with_budget(self, tokens: int) -> Instance:
-        """Return the same call under another budget, with candidates that no stage has touched."""
+        """Return the same call under another budget."""
         request = self.request.model_copy(update={"token_budget": tokens})
-        return Instance(copy.deepcopy(self.candidates), request, self.policy)
+        return Instance(self.judged, request, self.policy)
 
     def prepare(self) -> budget.Prepared:
         """Take what does not compete."""
         return budget.prepare(
-            self.candidates,
+            self.judged,
             self.request,
             profile=PROFILE,
             policy=self.policy,
@@ -67,16 +67,14 @@ class Instance:
 
     def serve(self) -> budget.Budgeted:
         """Run the stage, the trace included."""
-        done = budget.serve(
-            self.candidates,
+        return budget.serve(
+            self.judged,
             self.request,
             profile=PROFILE,
             policy=self.policy,
             heading_tokens=HEADINGS,
             source_kinds=dict.fromkeys(SOURCES, "documents"),
         )
-        done.explain()
-        return done
 
 
 def make_instance(seed: int) -> Instance:
@@ -87,14 +85,9 @@ def make_instance(seed: int) -> Instance:
     found = [
         _candidate(draw, number) for number in range(draw.randint(2, MOST_ITEMS - len(sent) + 1))
     ]
-    for candidate in found:
-        others = [other for other in found if other.kind == "schema" and other is not candidate]
-        if others and draw.random() < 0.4:
-            candidate.needs = (draw.choice(others).row,)
-    found.sort(key=lambda candidate: (-candidate.score, candidate.item_id))
-    candidates = sorted(
-        [*found, *sent], key=lambda candidate: (-candidate.score, candidate.item_id)
-    )
+    verdicts = {_with_needs(candidate, found, draw): verdict for candidate, verdict in found}
+    verdicts.update(dict.fromkeys(sent, SENT))
+    candidates = sorted(verdicts, key=lambda c: (-verdicts[c].score, c.item_id))
     caps = {
         name: SourcePolicy(max_budget=draw.randint(60, 900))
         for name in SOURCES
@@ -106,7 +99,8 @@ def make_instance(seed: int) -> Instance:
         HEADINGS.values()
     )
     tokens = max(least, int(total * draw.uniform(0.1, 1.0)))
-    return Instance(candidates, request, resolve_policy(policy)).with_budget(tokens)
+    judged = Judged(candidates, verdicts)
+    return Instance(judged, request, resolve_policy(policy)).with_budget(tokens)
 
 
 def _request(draw: random.Random) -> ContextRequest:
@@ -126,12 +120,21 @@ def _request(draw: random.Random) -> ContextRequest:
     )
 
 
-def _candidate(draw: random.Random, number: int) -> Candidate:
+def _with_needs(
+    candidate: Candidate, found: Sequence[tuple[Candidate, Verdict]], draw: random.Random
+) -> Candidate:
+    others = [other for other, _ in found if other.kind == "schema" and other is not candidate]
+    if others and draw.random() < 0.4:
+        return replace(candidate, needs=(draw.choice(others).row,))
+    return candidate
+
+
+def _candidate(draw: random.Random, number: int) -> tuple[Candidate, Verdict]:
     kind = draw.choice(KINDS)
     full = int(draw.lognormvariate(5.2, 0.9)) + 20
     compact = draw.randint(120, 170) if full > 240 else 0
     section = next(place for name, place in SECTION_OF_KIND.items() if name.value == kind)
-    return Candidate(
+    made = Candidate(
         item_id=f"{kind}:source/{number:02}",
         version="1",
         kind=kind,
@@ -145,8 +148,8 @@ def _candidate(draw: random.Random, number: int) -> Candidate:
             0 if kind == "tool" else compact,
             0 if kind == "tool" else draw.randint(30, 45),
         ),
-        score=round(draw.uniform(0.4, 1.5), 3),
     )
+    return made, Verdict(score=round(draw.uniform(0.4, 1.5), 3))
 
 
 class Exact:
@@ -238,9 +241,8 @@ class Outcome:
 
 def compare(instance: Instance) -> Outcome | None:
     """Allocate and search; None where what is protected does not fit."""
-    plain = copy.deepcopy(instance)
     try:
-        ready, simple = instance.prepare(), plain.prepare()
+        ready, simple = instance.prepare(), instance.prepare()
     except BudgetTooSmall:
         return None
     best, _ = Exact(ready.options, ready.window.left, ready.headings).solve()

@@ -64,14 +64,12 @@ def floor(
     scores = reader.vectors[rows] @ vector
     top = np.argpartition(scores, -LIMIT)[-LIMIT:]
     dense = dict(zip(rows[top].tolist(), scores[top].tolist(), strict=True))
-    hits = reader.lexical.search(
-        text,
-        tenant=reader.tenant_numbers[tenant],
-        scopes=np.flatnonzero(allowed).tolist(),
-        current=True,
-        limit=LIMIT,
+    words = dict(
+        zip(
+            *reader.lexical.search(text, reader.lexical.readership(first, mask), limit=LIMIT),
+            strict=True,
+        )
     )
-    words = {row: score for row, score in zip(*hits, strict=True) if mask[row - first]}
     best = max(words.values(), default=1.0)
     fused = {
         row: 0.5 * dense.get(row, 0.0) + 0.5 * words.get(row, 0.0) / best for row in dense | words

@@ -102,7 +102,9 @@ def write_project(home: Path, items: int) -> tuple[int, int]:
     (home / "ctx.toml").write_text(
         '[project]\nname = "bench"\ntenant = "acme"\ndefault_model = "gpt-5"\n'
         '[[sources]]\nname = "documents"\nkind = "documents"\npath = "documents"\n'
-        '[[sources]]\nname = "memories"\nkind = "memories"\npath = "memories"\n',
+        'sensitivity = "internal"\ngroups = ["*"]\n'
+        '[[sources]]\nname = "memories"\nkind = "memories"\npath = "memories"\n'
+        'sensitivity = "internal"\ngroups = ["*"]\n',
         encoding="utf-8",
     )
     for number in range(documents):

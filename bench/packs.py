@@ -7,7 +7,6 @@ share of what is needed that is shown, the same whole, and how many items and to
 from __future__ import annotations
 
 import argparse
-import copy
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from ctx_pipeline.contracts import (
 from ctx_pipeline.engine import heading_tokens
 from ctx_pipeline.index.embedder import DEFAULT_MODEL
 from ctx_pipeline.stages.budget import serve as budget
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Judged
 
 BUDGETS = (500, 1_000, 2_000, 4_000, 8_000, 32_000)
 QUESTIONS = 200
@@ -34,7 +33,7 @@ PROFILE = model_profile("gpt-5")
 
 
 def packed(
-    candidates: list[Candidate],
+    judged: Judged,
     pool: Pool,
     question: Question,
     tokens: int,
@@ -43,21 +42,21 @@ def packed(
     """Return of one pack the share of what is needed, of what is needed whole, its items, and their tokens."""
     request = ContextRequest(task=Task(text=question.text), token_budget=tokens)
     done = budget.serve(
-        copy.deepcopy(candidates),
+        judged,
         request,
         profile=PROFILE,
         policy=policy,
         heading_tokens=heading_tokens(ENCODING),
     )
-    shown = [candidate for candidate in done.candidates if candidate.selected]
-    read = {pool.unit(c.item_id) for c in shown if c.rendition is not Rendition.POINTER}
-    whole = {pool.unit(c.item_id) for c in shown if c.rendition is Rendition.FULL}
+    shown = {c: done.judged.verdicts[c].rendition for c in done.judged.selected()}
+    read = {pool.unit(c.item_id) for c, form in shown.items() if form is not Rendition.POINTER}
+    whole = {pool.unit(c.item_id) for c, form in shown.items() if form is Rendition.FULL}
     size = len(question.gold)
     return (
         len(read & question.gold) / size,
         len(whole & question.gold) / size,
         len(shown),
-        sum(c.cost for c in shown),
+        sum(c.cost(form) for c, form in shown.items()),
     )
 
 
@@ -80,11 +79,11 @@ def main() -> None:
             for pool in named[name](Path(folder)).pools:
                 built = Built(pool, CachedEmbedder(DEFAULT_MODEL, arguments.cache))
                 for question in pool.questions[:QUESTIONS]:
-                    candidates = [
-                        c for c in built.candidates(question.text) if c.row != REQUEST_ROW
-                    ]
+                    judged = built.judged(question.text)
+                    hits = [c for c in judged.candidates if c.row != REQUEST_ROW]
+                    found_hits = Judged(hits, {c: judged.verdicts[c] for c in hits})
                     for tokens, found in rows.items():
-                        found.append(packed(candidates, pool, question, tokens, policy))
+                        found.append(packed(found_hits, pool, question, tokens, policy))
                 built.close()
             for tokens, found in rows.items():
                 read, whole, items, used = (

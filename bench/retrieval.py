@@ -36,7 +36,9 @@ from bench.retrieval_sets import (
     unit_ranking,
 )
 from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.config.profiles import model_profile
 from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Task, resolve_policy
+from ctx_pipeline.engine import Call, ranked
 from ctx_pipeline.evals.metrics import density, fitting, hit_at, order, recall, recall_at
 from ctx_pipeline.index.embedder import (
     COMMON_REQUESTS,
@@ -53,10 +55,9 @@ from ctx_pipeline.language.tokens import count_tokens
 from ctx_pipeline.project import ContextProject
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages import filter
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.candidates import Judged
 from ctx_pipeline.stages.discover import serve as discover
 from ctx_pipeline.stages.discover.queries import Query, plan_queries
-from ctx_pipeline.stages.rank import serve as rank
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 WHO = Identity(principal="bench", tenant=TENANT, groups=())
@@ -130,6 +131,11 @@ class Items:
     tokens: dict[str, int]
 
 
+TARGET_TOKENS = 8_000
+"""What packs of these questions aim for."""
+PROFILE = model_profile("gpt-5")
+
+
 class Built:
     """A pool as a project: read by its sources' adapters, built, and open for serving."""
 
@@ -154,14 +160,20 @@ class Built:
 
     def ours(self, text: str) -> list[str]:
         """Return what the engine's stages leave in, best first."""
-        return [
-            c.item_id for c in self.candidates(text) if c.row != REQUEST_ROW and c.excluded is None
-        ]
+        return [c.item_id for c in self.judged(text).indexed()]
 
-    def candidates(self, text: str) -> list[Candidate]:
+    def judged(self, text: str) -> Judged:
         """Return every candidate as ranking leaves it."""
         policy = resolve_policy(ContextPolicy())
-        request = ContextRequest(task=Task(text=text), identity=WHO)
+        request = ContextRequest(task=Task(text=text), identity=WHO, token_budget=TARGET_TOKENS)
+        call = Call(
+            request=request,
+            identity=WHO,
+            profile=PROFILE,
+            policy=ContextPolicy(),
+            at=AT,
+            refreshed={},
+        )
         viewer, clock = Viewer.of(WHO, task_type=request.task.type), Clock(micros(AT))
         found = discover.serve(
             request,
@@ -176,9 +188,8 @@ class Built:
             encoding=ENCODING,
         )
         kept = filter.serve(found.candidates, self.view, viewer, clock)
-        return rank.serve(
-            kept, self.view, policy=policy, clock=clock, refreshed={}, request=request
-        ).candidates
+        judged, _ = ranked(kept, self.view, call, request=request, policy=policy)
+        return judged
 
     def close(self) -> None:
         """Release the project."""
@@ -189,7 +200,7 @@ def _write_config(pool: Pool) -> None:
     lines = ["[project]", 'name = "bench"', f'tenant = "{TENANT}"', 'default_model = "gpt-5"']
     for source in pool.sources:
         lines += ["[[sources]]", f'name = "{source.name}"', f'kind = "{source.kind}"']
-        lines.append(f"path = {json.dumps(source.path)}")
+        lines += [f"path = {json.dumps(source.path)}", 'sensitivity = "internal"', 'groups = ["*"]']
     pool.home.mkdir(parents=True, exist_ok=True)
     (pool.home / "ctx.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -29,18 +29,18 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.index.artifact import Generation, Layout, Staging
 from ctx_pipeline.index.facts import fact_values, facts_table
-from ctx_pipeline.index.lexical import terms_table
+from ctx_pipeline.index.lexical import lexical_tables, terms_table
 from ctx_pipeline.index.rows import Row, tenant_slices
 from ctx_pipeline.language.tokens import count_many
 from ctx_pipeline.security.visibility import NEVER
 from ctx_pipeline.stages import assemble, routing
 from ctx_pipeline.stages import filter as filter_stage
-from ctx_pipeline.stages.budget import serve as budget
-from ctx_pipeline.stages.discover import serve as discover
+from ctx_pipeline.stages.budget import batch as budget
+from ctx_pipeline.stages.discover import batch as discover
+from ctx_pipeline.stages.rank import batch as rank
 from ctx_pipeline.stages.rank import conflicts, duplicates
-from ctx_pipeline.stages.rank import serve as rank
-from ctx_pipeline.stages.rank.serve import SourceFacts
-from ctx_pipeline.stages.transform import serve as transform
+from ctx_pipeline.stages.rank.batch import SourceFacts
+from ctx_pipeline.stages.transform import batch as transform
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -194,8 +194,10 @@ def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 
     del blocks
     terms = pa.concat_tables(made.terms)
     made.terms.clear()
-    staging.write("filtered", filter_stage.batch(made.rows, {}, terms, staging.lexical_directory()))
+    for part, table in lexical_tables(terms).items():
+        staging.write(part, table)
     del terms
+    staging.write("filtered", filter_stage.batch(made.rows, {}))
     staging.write("discovered", discover.batch(made.rows))
     vectors = _vectors(count, seed + 1)
     staging.write("vectors", discover.vector_table(vectors))

@@ -59,7 +59,11 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
             _automation(),
         ],
         resources={
-            "project": ContextProjectResource(home=str(home)),
+            # Without configuration of its own: whoever launches a run may not choose another project.
+            "project": dg.ResourceDefinition.hardcoded_resource(
+                ContextProjectResource(home=str(home)),
+                description="The context project that this code location serves.",
+            ),
             "session": session_resource(home) if session is None else session,
             # A pack holds content, which must stay where `ctx forget` reaches it: in the ledger, not in run storage.
             "pack_memory": dg.mem_io_manager,

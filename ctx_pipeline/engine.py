@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
@@ -33,16 +33,19 @@ from ctx_pipeline.contracts.render import SECTION_FOOTER
 from ctx_pipeline.errors import GateFailed, InvalidRequest
 from ctx_pipeline.language.tokens import count_tokens
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
-from ctx_pipeline.stages import assemble, gate, snapshot
+from ctx_pipeline.stages import assemble, gate, intake, routing, snapshot, tool_faults
 from ctx_pipeline.stages import filter as filter_stage
 from ctx_pipeline.stages.budget import serve as budget
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.budget.window import Limits, limits_of
+from ctx_pipeline.stages.candidates import REQUEST_ROW, Judged
 from ctx_pipeline.stages.deadline import Deadline
 from ctx_pipeline.stages.discover import serve as discover
+from ctx_pipeline.stages.discover.period_fiscal import PLAIN, Calendar
 from ctx_pipeline.stages.discover.periods import Period
 from ctx_pipeline.stages.discover.queries import Query, plan_queries
-from ctx_pipeline.stages.rank import conflicts
+from ctx_pipeline.stages.rank import conflicts, duplicates, relevance, rerank
 from ctx_pipeline.stages.rank import serve as rank
+from ctx_pipeline.stages.rank.features import Case
 from ctx_pipeline.stages.sections import SECTIONS
 from ctx_pipeline.stages.transform import serve as transform
 from ctx_pipeline.text import canonical_json, sha256_hex
@@ -69,6 +72,9 @@ COUNT_CACHE = 4_096
 COUNT_CACHE_CHARS = 8_192
 """... if they are no longer than this."""
 
+SENT_SHARE = 0.6
+"""Share of a deadline after which no further message of the conversation is looked at."""
+
 STAGES = ("embed", "discover", "filter", "rank", "budget", "assemble", "gate", "snapshot")
 
 
@@ -83,6 +89,7 @@ class Call:
     at: datetime
     refreshed: Mapping[str, int]
     """When each source was last read, in microseconds since 1970."""
+    calendar: Calendar = PLAIN
 
     def viewer(self) -> Viewer:
         """Return who looks, in which role, for which task."""
@@ -116,7 +123,7 @@ class Assembled:
     """A pack, and the record that keeps it."""
 
     pack: ContextPack
-    candidates: list[Candidate]
+    judged: Judged
     record: Callable[[], SnapshotRecord]
 
 
@@ -186,16 +193,16 @@ class Engine:
         """
         timer, deadline = _Timer(seconds), Deadline(call.request.deadline_ms)
         policy = call.effective()
-        request = _required_by(policy, call.request)
+        request = _required_by(policy, intake.legible_request(call.request))
         chosen = self._choose(call, request, policy, view, timer, deadline)
         shown = _show(chosen, call, view, policy)
         timer.done("assemble")
         findings = gate.check(
-            chosen.candidates,
+            chosen.judged,
             request,
             policy=policy,
             conflicts=chosen.conflicts,
-            visible=_still_visible(chosen.candidates, view, call),
+            visible=_still_visible(chosen.judged, view, call),
             total_tokens=shown.total_tokens,
             usable=chosen.report.usable,
         )
@@ -206,7 +213,7 @@ class Engine:
         pack = _pack(
             call, policy, view, chosen, shown, findings, request_hash, deadline, ranking_version
         )
-        result = Assembled(pack, chosen.candidates, _recorder(call, pack, chosen, request_hash))
+        result = Assembled(pack, chosen.judged, _recorder(call, pack, chosen, request_hash))
         timer.done("snapshot")
         hard = tuple(finding for finding in findings if finding.check in policy.hard_gates)
         if hard:
@@ -231,6 +238,8 @@ class Engine:
         """Run the stages that decide: discover, filter, rank, budget."""
         encoding = call.profile.encoding
         _check_encoding(view, encoding)
+        limits = limits_of(call.profile, request.token_budget, request.cost_budget)
+        tokens_of = _token_counter(encoding, limits.usable)
         viewer, clock = call.viewer(), call.clock()
         queries = self._queries(request, view, deadline)
         timer.done("embed")
@@ -241,29 +250,27 @@ class Engine:
             clock=clock,
             queries=queries,
             limit=policy.candidate_limit,
-            tokens_of=_token_counter(encoding),
+            tokens_of=tokens_of,
             encoding=encoding,
+            room=_room(limits, policy, deadline),
+            calendar=call.calendar,
         )
         timer.done("discover")
-        kept = filter_stage.serve(found.candidates, view, viewer, clock)
+        judged = filter_stage.serve(found.candidates, view, viewer, clock)
         timer.done("filter")
-        ranked = rank.serve(
-            kept,
+        judged, conflicting = ranked(
+            judged,
             view,
-            policy=policy,
-            clock=clock,
-            refreshed=call.refreshed,
+            call,
             request=request,
+            policy=policy,
             periods=found.periods,
             reranker=self._reranker(),
-            target=min(
-                request.token_budget or call.profile.preferred_context_target,
-                call.profile.max_input_tokens,
-            ),
         )
         timer.done("rank")
+        told = _told(conflicting, judged, encoding)
         budgeted = budget.serve(
-            [*_told(ranked, encoding), *ranked.candidates],
+            Judged([*told.candidates, *judged.candidates], {**told.verdicts, **judged.verdicts}),
             request,
             profile=call.profile,
             policy=policy,
@@ -273,17 +280,73 @@ class Engine:
         )
         timer.done("budget")
         denied = {code.value: number for code, number in found.denied.items()}
-        return _Chosen(budgeted, ranked.conflicts, denied, found.periods)
+        return _Chosen(budgeted, conflicting, denied, found.periods)
 
 
-def _told(ranked: rank.Ranked, encoding: str) -> list[Candidate]:
+def ranked(
+    judged: Judged,
+    view: ServingView,
+    call: Call,
+    *,
+    request: ContextRequest,
+    policy: EffectivePolicy,
+    periods: tuple[Period, ...] = (),
+    reranker: Reranker | None = None,
+) -> tuple[Judged, tuple[ConflictRecord, ...]]:
+    """Order what the filter left, then leave out what says nothing new, what loses a conflict, what
+    is far below the best, and tools that this call does not show.
+
+    `request` and `policy` are those of the call with what the policy adds and resolves to.
+    """
+    weighed = relevance.serve(judged.indexed(), request, policy)
+    if reranker is not None:
+        weighed = rerank.serve(weighed, request.task.text, view.reader, reranker)
+    case = _case(judged, view, call, request, policy, periods)
+    judged = rank.serve(judged, weighed, case)
+    judged = rank.layer_instructions(judged, request)
+    judged = routing.prefer_offered(judged, request)
+    judged = tool_faults.withhold(judged, view.reader.tools, policy)
+    judged = duplicates.serve(judged, view.reader)
+    judged, conflicting = conflicts.serve(
+        judged, view.reader, policy=policy, refreshed=call.refreshed, request=request
+    )
+    judged = rank.in_order(judged)
+    judged = rank.cut_low_rank(judged, policy)
+    judged = routing.serve(judged, view.reader.tools, policy, request)
+    return rank.in_order(judged), conflicting
+
+
+def _case(
+    judged: Judged,
+    view: ServingView,
+    call: Call,
+    request: ContextRequest,
+    policy: EffectivePolicy,
+    periods: tuple[Period, ...],
+) -> Case:
+    """Return what the features of this call are measured against."""
+    rows = [candidate.row for candidate in judged.indexed()] if periods else []
+    profile = call.profile
+    return Case(
+        policy=policy,
+        clock=call.clock(),
+        refreshed=call.refreshed,
+        request=request,
+        periods=periods,
+        spans=dict(zip(rows, view.reader.spans(rows), strict=True)),
+        target=min(
+            request.token_budget or profile.preferred_context_target, profile.max_input_tokens
+        ),
+    )
+
+
+def _told(records: Sequence[ConflictRecord], judged: Judged, encoding: str) -> Judged:
     """Return what tells the model of contradictions between items that it may see."""
-    text = conflicts.told(ranked.conflicts, ranked.candidates) if ranked.conflicts else ""
+    text = conflicts.told(records, judged) if records else ""
     if not text:
-        return []
-    item = discover.notice("conflicts", text, _token_counter(encoding))
-    item.features, item.score = {"relevance": 1.0}, 1.0
-    return [item]
+        return Judged.of(())
+    item = discover.notice("conflicts", text, _known_counts(encoding))
+    return Judged([item], {item: rank.SENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +359,9 @@ class _Chosen:
     periods: tuple[Period, ...]
 
     @property
-    def candidates(self) -> list[Candidate]:
+    def judged(self) -> Judged:
         """Every candidate, in or out."""
-        return self.budgeted.candidates
+        return self.budgeted.judged
 
     @property
     def report(self) -> BudgetReport:
@@ -326,13 +389,11 @@ def _required_by(policy: EffectivePolicy, request: ContextRequest) -> ContextReq
 
 
 def _show(chosen: _Chosen, call: Call, view: ServingView, policy: EffectivePolicy) -> _Shown:
-    def text_of(candidate: Candidate) -> str:
-        return transform.serve(candidate, view.reader)
-
+    texts = transform.serve(chosen.judged, view.reader)
     sections = assemble.serve(
-        chosen.candidates, text_of, heading_tokens(call.profile.encoding), policy.order
+        chosen.judged, texts, heading_tokens(call.profile.encoding), policy.order
     )
-    tools = assemble.capabilities(chosen.candidates, text_of, view.reader.tools)
+    tools = assemble.capabilities(chosen.judged, texts, view.reader.tools)
     return _Shown(sections, tools, assemble.total_tokens(sections, tools))
 
 
@@ -365,8 +426,10 @@ def _pack(
         conflicts=chosen.conflicts,
         warnings=(
             *_request_warnings(call),
+            *intake.warnings_of(call.request),
             *chosen.budgeted.warnings,
             *deadline.warnings,
+            *tool_faults.warnings_of(chosen.judged, view.reader.tools, policy),
             *_decision_warnings(decision),
             *gate.warnings_of(findings),
         ),
@@ -468,12 +531,27 @@ class _Timer:
             self._last = now
 
 
+def _token_counter(encoding: str, most: int) -> Callable[[str], int]:
+    """Return what counts the tokens of a text; beyond `most`, which no pack can hold, it estimates them."""
+    known = _known_counts(encoding)
+    return lambda text: (
+        known(text) if len(text) <= COUNT_CACHE_CHARS else count_tokens(text, encoding, most)
+    )
+
+
 @lru_cache(maxsize=8)
-def _token_counter(encoding: str) -> Callable[[str], int]:
-    """Return what counts the tokens of a text, once: each turn brings the conversation so far again."""
-    count = partial(count_tokens, encoding=encoding)
-    known = lru_cache(maxsize=COUNT_CACHE)(count)
-    return lambda text: known(text) if len(text) <= COUNT_CACHE_CHARS else count(text)
+def _known_counts(encoding: str) -> Callable[[str], int]:
+    """Return what counts the tokens of a text once: each turn brings the conversation so far again."""
+    return lru_cache(maxsize=COUNT_CACHE)(partial(count_tokens, encoding=encoding))
+
+
+def _room(limits: Limits, policy: EffectivePolicy, deadline: Deadline) -> discover.Room:
+    return discover.Room(
+        window=limits.soft_target,
+        most_observation=policy.max_observation_tokens,
+        in_time=lambda: deadline.has_spent_less(SENT_SHARE, "the oldest messages"),
+        looked_at=deadline.characters,
+    )
 
 
 @lru_cache(maxsize=8)
@@ -486,10 +564,10 @@ def heading_tokens(encoding: str) -> dict[str, int]:
     }
 
 
-def _still_visible(candidates: list[Candidate], view: ServingView, call: Call) -> list[bool]:
+def _still_visible(judged: Judged, view: ServingView, call: Call) -> list[bool]:
     import numpy as np
 
-    rows = np.fromiter((c.row for c in candidates if c.selected and c.row != REQUEST_ROW), np.intp)
+    rows = np.fromiter((c.row for c in judged.selected() if c.row != REQUEST_ROW), np.intp)
     return [code == 0 for code in view.codes(rows, call.viewer(), call.clock()).tolist()]
 
 
@@ -530,9 +608,10 @@ def _recorder(
             request_hash=request_hash,
         )
         folded, blobs = snapshot.fold_pack(pack)
-        chosen.budgeted.explain()
+        explained = chosen.budgeted.explain()
         rows: list[dict[str, Any]] = [
-            snapshot.trace_row(candidate) for candidate in chosen.candidates
+            snapshot.trace_row(candidate, explained.verdicts[candidate])
+            for candidate in explained.candidates
         ]
         return SnapshotRecord(
             snapshot_id=pack.snapshot_id,

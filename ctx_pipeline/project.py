@@ -44,6 +44,7 @@ from ctx_pipeline.inspection.snapshots import SnapshotReader
 from ctx_pipeline.security.policy_guard import policy_guard
 from ctx_pipeline.security.policy_service import PolicyGuard
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
+from ctx_pipeline.stages.discover.period_fiscal import Calendar
 from ctx_pipeline.text import canonical_json, repair_json
 from ctx_pipeline.workspace import open_ledger
 
@@ -168,6 +169,11 @@ class ContextProject:
             )
         return chosen
 
+    def _calendar(self) -> Calendar:
+        """Return how the project counts its time."""
+        section = self.config.calendar
+        return Calendar(section.fiscal_start(), 6 if section.week_starts == "sunday" else 0)
+
     def profile(self, request: ContextRequest) -> ModelProfile:
         """Return the model profile a request names, else the project's default."""
         chosen = request.model_profile
@@ -186,8 +192,9 @@ class ContextProject:
         """Turn a request into a pack and keep its snapshot.
 
         `at` is the clock (authorization and freshness), now when None. `durable` returns only when the snapshot is
-        synced to disk; else it is within 50 ms. Where the record cannot be written, nothing is kept and the pack warns
-        with `snapshot_not_kept`. `seconds` collects wall time per stage.
+        synced to disk; else it follows, and a process that is killed before loses it (see `Ledger.submit_snapshot`).
+        Where the record cannot be written, nothing is kept and the pack warns with `snapshot_not_kept`. `seconds`
+        collects wall time per stage.
 
         Raises:
             InvalidRequest: the request cannot be served; `BudgetTooSmall` and `GateFailed` say why.
@@ -207,6 +214,7 @@ class ContextProject:
             refreshed={
                 name: micros(when) for name, when in sorted(self.ledger.source_times().items())
             },
+            calendar=self._calendar(),
         )
         view = self.index.view()
         self._check_embedder(view.reader.manifest["embedder"])

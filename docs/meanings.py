@@ -15,7 +15,12 @@ KEYS = {
     "sources.authority": "0 (a guess) to 100 (the truth). The higher side wins a conflict; a record may lower it.",
     "sources.trust": "How far the content may be believed. None: by kind.",
     "sources.sensitivity": "Who is cleared for it.",
-    "sources.groups": 'Groups that may see it; `"*"` is every principal of the tenant.',
+    "sources.groups": 'Groups that may see it; `"*"` is every principal of the tenant. Without groups and principals '
+    "nobody sees it.",
+    "sources.tenant": "None: the project's tenant.",
+    "sources.owner": "Team or person who answers for the source; shown in the asset graph.",
+    "sources.may_widen": "Whether records may open themselves to more readers than the source does, within the tenant.",
+    "sources.tenants": "Tenants besides its own that records of the source may name.",
     "sources.principals": "Single principals that may see it.",
     "sources.environment": "The one environment it is for. None: every one.",
     "sources.task_types": "The task types or purposes it is for. None: every one.",
@@ -116,6 +121,9 @@ FILE_CODES = {
     "missing": "The source's path names nothing.",
     "source_shrank": "The source has lost so much, or could not be read at all, that a person has to confirm it.",
     "missing_scope": "Nobody said who may see it, so nobody does.",
+    "wrong_tenant": "A record names a tenant that its source may not write for; it is left out.",
+    "hidden_characters": "The file has characters that nobody sees, or that are no text; they are taken out or shown.",
+    "wider_than_source": "A record asks for more readers than its source has; the source's limits hold.",
     "encrypted": "The file is protected by a password.",
     "bad_pdf": "The file, or a page of it, is not a PDF that can be read.",
     "bad_url": "A line or a setting is not an address of a web page.",
@@ -133,7 +141,6 @@ DEFINITION_CODES = {
     "not_checked": "Tables or columns could not be checked; the message says why.",
     "version_not_newer": "The version is lower than the live one, or missing.",
     "valid_from_too_early": "The version would begin before the live one began.",
-    "unknown_tenant": "No source and no setting of the project names the tenant.",
     "no_definitions": "The file has nothing that is a definition.",
 }
 

@@ -63,14 +63,15 @@ def evictions(
 
 
 def _observation(recalls: Sequence[RecallNotice]) -> dg.AssetObservation:
-    """Return what the graph shows of the notices: ids alone. What was forgotten is counted and not named."""
+    """Return what the graph shows of the notices: hashes of ids. What was forgotten is counted alone."""
     from ctx_pipeline.assets.metadata import markdown_table
     from ctx_pipeline.contracts import Exclusion
+    from ctx_pipeline.text import reference
 
     named = [notice for notice in recalls if notice.code != Exclusion.FORGOTTEN]
     rows = [
         (
-            notice.item_id,
+            reference(notice.item_id),
             notice.version,
             notice.code,
             notice.snapshots,

@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from ctx_pipeline.assets.sources import source_key
+from ctx_pipeline.assets.stages import STAGES
 from ctx_pipeline.resources import ContextProjectResource, build_lock
+from ctx_pipeline.sensors.agreement import built_from_others, unseen_sources
+from ctx_pipeline.text import canonical_json, short_hash
 
 if TYPE_CHECKING:
     from ctx_pipeline.building.pipeline import Pipeline
@@ -24,13 +29,14 @@ MAX_ATTEMPTS = 3
 
 @dg.sensor(
     name="superseded_versions",
-    target=dg.AssetSelection.groups("stages"),
+    target=dg.AssetSelection.groups("sources", "stages"),
     minimum_interval_seconds=MINIMUM_INTERVAL_SECONDS,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
         "Looks every 30 seconds whether the item store, the overlay (retired, quarantined, forgotten, revoked) or the "
         "settings have moved past the published serving artifact, or a file of it is gone, and then requests one run "
-        "of the stages."
+        "of the stages. What was read outside of a run, as by publishing, that run reads as well, so that the "
+        "graph shows what is served."
     ),
 )
 def superseded_versions(
@@ -53,22 +59,40 @@ def _request(
     if pipeline.store.max_seq() == 0:
         return None, "no source has been read yet"
     generation = pipeline.generation()
-    if generation == _built(pipeline):
+    unseen = unseen_sources(context.instance, pipeline)
+    lagging = [*unseen, *built_from_others(context.instance, pipeline)]
+    if generation == _built(pipeline) and not lagging:
         return None, f"the artifact is up to date (generation {generation.name})"
     if _is_building(pipeline.home):
         return None, "a build is running"
+    state = generation.name if generation != _built(pipeline) else _reading_state(pipeline, lagging)
     runs = context.instance.get_runs(
-        dg.RunsFilter(tags={GENERATION_TAG: generation.name}), limit=MAX_ATTEMPTS
+        dg.RunsFilter(tags={GENERATION_TAG: state}), limit=MAX_ATTEMPTS
     )
     if any(not run.is_finished for run in runs):
-        return None, f"generation {generation.name} is being built"
+        return None, f"generation {state} is being built"
     if len(runs) >= MAX_ATTEMPTS:
         return (
             None,
-            f"{len(runs)} runs did not publish generation {generation.name}: see them in the run list",
+            f"{len(runs)} runs did not publish generation {state}: see them in the run list",
         )
-    run_key = generation.name if not runs else f"{generation.name}:{len(runs) + 1}"
-    return dg.RunRequest(run_key=run_key, tags={GENERATION_TAG: generation.name}), ""
+    # A source that cannot be read any more must not keep the stages from being built.
+    keys = [] if runs else [source_key(name) for name in unseen]
+    return (
+        dg.RunRequest(
+            run_key=state if not runs else f"{state}:{len(runs) + 1}",
+            tags={GENERATION_TAG: state},
+            asset_selection=[*keys, *(stage.key for stage in STAGES)],
+        ),
+        "",
+    )
+
+
+def _reading_state(pipeline: Pipeline, sources: Sequence[str]) -> str:
+    """Return a name for what the graph does not show yet of an artifact that is up to date."""
+    readings = pipeline.ledger.sources()
+    known = sorted((name, readings[name].fingerprint) for name in {*sources} if name in readings)
+    return short_hash(canonical_json([pipeline.generation().name, known]), 16)
 
 
 def _built(pipeline: Pipeline) -> Generation | None:
@@ -89,12 +113,12 @@ def _built(pipeline: Pipeline) -> Generation | None:
 
 def _is_there(directory: Path, *, pinned: bool) -> bool:
     """Return whether an artifact has all its files; whether they are what was written is for its readers to say."""
-    from ctx_pipeline.index.artifact import LEXICAL, PARTS
+    from ctx_pipeline.index.artifact import PARTS
 
     if pinned:
         # A build takes the place of a pinned artifact only when its folder is gone.
         return directory.is_dir()
-    files = ("manifest.json", *(f"{name}.arrow" for name in PARTS), f"{LEXICAL}/meta.json")
+    files = ("manifest.json", *(f"{name}.arrow" for name in PARTS))
     return all((directory / name).is_file() for name in files)
 
 

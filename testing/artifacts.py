@@ -118,13 +118,18 @@ def make_item(
 
 
 def write_config(home: Path, sources: Mapping[str, Mapping[str, Any]], head: str = "") -> None:
-    """Write a `ctx.toml` of tenant `acme`; sources are documents but for what is said. `head` is TOML tables."""
+    """Write a `ctx.toml` of tenant `acme`; sources are documents for everyone but for what is said.
+
+    None leaves a key out; `head` is TOML tables.
+    """
     home.mkdir(parents=True, exist_ok=True)
     lines = ["[project]", 'name = "test"', 'tenant = "acme"', 'default_model = "gpt-5"', head]
     for name, settings in sources.items():
         lines.append("[[sources]]")
-        entries = {"name": name, "kind": "documents", "path": name, **settings}
-        lines.extend(f"{key} = {json.dumps(value)}" for key, value in entries.items())
+        entries = {"name": name, "kind": "documents", "path": name, "groups": ["*"], **settings}
+        lines.extend(
+            f"{key} = {json.dumps(value)}" for key, value in entries.items() if value is not None
+        )
     (home / "ctx.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

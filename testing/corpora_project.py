@@ -57,7 +57,8 @@ clearance = "confidential"
 
 
 def _source(name: str, kind: str, path: str) -> str:
-    return f'[[sources]]\nname = "{name}"\nkind = "{kind}"\npath = {json.dumps(path)}\n'
+    grants = 'sensitivity = "internal"\ngroups = ["*"]'
+    return f'[[sources]]\nname = "{name}"\nkind = "{kind}"\npath = {json.dumps(path)}\n{grants}\n'
 
 
 def write_faq(folder: Path, corpora: Path) -> None:

@@ -168,7 +168,7 @@ def test_every_command_that_reads_answers_there(
 def test_a_ledger_is_told_from_its_folder(home: Path):
     with pytest.raises(Unavailable) as gone:
         Ledger.open(home / "none" / "ledger.db", readonly=True)
-    assert gone.value.stable_code == "ledger_missing"
+    assert gone.value.stable_code == "no_ledger"
     close(home)
     with unprivileged(), pytest.raises(Unavailable) as closed:
         Ledger.open(home / "ledger.db")

@@ -234,7 +234,7 @@ def sample_rows(rows: int, size: int, seed: int) -> Ints:
 
 def every_row_has_a_scope(discovered: pa.Table, filtered: pa.Table) -> Finding:
     """Every row has a tenant, a grant and a sensitivity; without them nobody sees it, which is safe."""
-    labels, _ = labels_of(filtered)
+    labels = labels_of(filtered)
     closed = np.array(
         [not (x.tenant and (x.principals or x.groups) and x.sensitivity) for x in labels], np.bool_
     )
@@ -430,7 +430,7 @@ def labels_are_within_scope(
     """
     import pyarrow as pa
 
-    labels, _ = labels_of(filtered)
+    labels = labels_of(filtered)
     scopes = filtered.column("scope").to_numpy()
     _, firsts = np.unique(scopes, return_index=True)
     chosen = firsts[sample_rows(len(firsts), LABEL_ROWS // 2, seed)]

@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctx_pipeline.building.numbering import created_events, finish_log, numbered_rows
 from ctx_pipeline.config.settings import mask_url
 from ctx_pipeline.contracts import (
+    LOADED_ALL_THE_SAME,
     ContextItem,
     FileCode,
     FileError,
     ItemKind,
     Lifecycle,
-    LifecycleEvent,
     SourceReport,
 )
-from ctx_pipeline.errors import Corrupt
 from ctx_pipeline.index.facts import start_of
 from ctx_pipeline.index.overlay import ItemKey, Patch, fold
 from ctx_pipeline.index.rows import chain_order, declared_version
-from ctx_pipeline.index.store import StoredItem
 from ctx_pipeline.ledger.retirements import BUILD as ACTOR
 from ctx_pipeline.ledger.retirements import (
     entries_of,
@@ -30,13 +29,13 @@ from ctx_pipeline.ledger.retirements import (
     said_again,
     steps,
 )
-from ctx_pipeline.security.visibility import NEVER, STATE_FORGOTTEN, micros
+from ctx_pipeline.security.visibility import NEVER, STATE_FORGOTTEN, from_micros, micros
 from ctx_pipeline.sources.units import KnownItem
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
 
 if TYPE_CHECKING:
     from ctx_pipeline.config.settings import SourceConfig
-    from ctx_pipeline.index.store import Store
+    from ctx_pipeline.index.store import Store, StoredItem
     from ctx_pipeline.ledger import Ledger, OverlayEntry
     from ctx_pipeline.sources import SourceReading
 
@@ -100,6 +99,8 @@ class Changes:
     withdrawn: tuple[ItemKey, ...]
     """Items, or single versions of items, that the source no longer has."""
     restored: tuple[ItemKey, ...]
+    overtaken: tuple[tuple[ItemKey, datetime], ...]
+    """Versions that come back with their item although a later one counts, and from when it does."""
     errors: tuple[FileError, ...]
     withheld: tuple[ItemKey, ...] = ()
     """What the source seems to have lost, and is served until a person confirms it."""
@@ -129,18 +130,25 @@ def refresh(
     under the new ones.
     """
     with store.writer():
+        finish_log(store, ledger)
         if record is None or record.at != (store.max_seq(), ledger.overlay_sequence()):
             record = read_record(source.name, store, ledger)
         changes = plan_refresh(
             source, batch, record, store, now, confirmed=confirmed_by is not None
         )
         closed = [] if ceiling is None else _narrowed(changes.unconfirmed, record, store, ceiling)
-        rows = _rows([*changes.new, *closed], ledger, store.max_seq(), now)
+        rows = numbered_rows([*changes.new, *closed], ledger, store.max_seq(), now)
         if rows:
             store.append(rows)
-        ledger.append_events(_events(rows, now))
+        ledger.append_events(created_events(rows))
         apply_changes(
-            record, changes.withdrawn, changes.restored, ledger, now, confirmed_by=confirmed_by
+            record,
+            changes.withdrawn,
+            changes.restored,
+            ledger,
+            now,
+            overtaken=changes.overtaken,
+            confirmed_by=confirmed_by,
         )
         if remember is not None:
             remember(_known_units(batch, record, rows))
@@ -207,9 +215,14 @@ def apply_changes(
     ledger: Ledger,
     now: datetime,
     *,
+    overtaken: Sequence[tuple[ItemKey, datetime]] = (),
     confirmed_by: str | None = None,
 ) -> None:
-    """Tell the ledger what a source no longer has and what it has again; every reader sees it from here on."""
+    """Tell the ledger what a source no longer has and what it has again; every reader sees it from here on.
+
+    What an item that is there again had been before stays hidden until its new version is built: it is said to be
+    superseded in the same step.
+    """
     gone, back = "the source no longer has it", "the source has it again"
     if confirmed_by is not None:
         gone = f"{gone}; confirmed by {confirmed_by}"
@@ -217,6 +230,7 @@ def apply_changes(
         [
             *entries_of("restored", restored, actor=ACTOR, reason=back, now=now),
             *said_again(restored, record.held),
+            *_superseded(overtaken, now),
             *entries_of("retired", withdrawn, actor=ACTOR, reason=gone, now=now),
         ]
     )
@@ -297,15 +311,9 @@ def plan_changes(
     unconfirmed = (
         record.live() - seen.keys() - {key[:2] for key in withdrawn if key[2] is None}
     ) | refused
-    return Changes(
-        tuple(new),
-        reused,
-        tuple(withdrawn),
-        tuple(restored),
-        tuple(errors),
-        withheld,
-        frozenset(unconfirmed),
-    )
+    overtaken = tuple(_overtaken(restored, withdrawn, seen, record, now))
+    outcome = (tuple(withdrawn), tuple(restored), overtaken, tuple(errors))
+    return Changes(tuple(new), reused, *outcome, withheld, frozenset(unconfirmed))
 
 
 def _back_again(
@@ -381,14 +389,13 @@ def _failed_items(
     store: Store, source: SourceConfig, batch: SourceReading, stored: dict[Key, list[Stored]]
 ) -> frozenset[Key]:
     """Return the stored items that came from files with errors: they may be there still."""
-    failed = {error.path for error in batch.errors}
+    failed = {error.path for error in batch.errors if error.code not in LOADED_ALL_THE_SAME}
     if not failed:
         return frozenset()
-    if any(error.path in (source.path, source.name) for error in batch.errors):
+    if not failed.isdisjoint((source.path or "", source.name)):
         return frozenset(stored)
-    present = {(item.scope.tenant or "", item.item_id) for item in batch.items} | {
-        item.key for item in batch.kept
-    }
+    present = {(item.scope.tenant or "", item.item_id) for item in batch.items}
+    present.update(item.key for item in batch.kept)
     kept: set[Key] = set()
     for key, versions in stored.items():
         if key not in present:
@@ -572,6 +579,44 @@ def _current_again(seen: Mapping[Key, Sequence[Said]], record: Record) -> list[I
     return found
 
 
+def _overtaken(
+    restored: Sequence[ItemKey],
+    withdrawn: Sequence[ItemKey],
+    seen: Mapping[Key, Sequence[Said]],
+    record: Record,
+    now: datetime,
+) -> Iterator[tuple[ItemKey, datetime]]:
+    """Yield the stored versions of items that are there again which a version that the source has now follows."""
+    out = set(withdrawn)
+    for key in (key[:2] for key in restored if key[2] is None):
+        said = seen[key]
+        order = chain_order([(each.version, each.valid_from, at) for at, each in enumerate(said)])
+        places = {said[at].version: place for place, at in enumerate(order)}
+        for entry in record.stored[key]:
+            later = [said[at] for at in order[places.get(entry.version, -1) + 1 :]]
+            if later and (*key, entry.version) not in out:
+                begins = min(max(micros(now), each.valid_from) for each in later)
+                yield (*key, entry.version), from_micros(begins)
+
+
+def _superseded(
+    overtaken: Iterable[tuple[ItemKey, datetime]], now: datetime
+) -> Iterator[OverlayEntry]:
+    from ctx_pipeline.ledger import OverlayEntry
+
+    for (tenant, item_id, version), begins in overtaken:
+        yield OverlayEntry(
+            code="superseded",
+            tenant=tenant,
+            item_id=item_id,
+            version=version,
+            effective_at=begins,
+            recorded_at=now,
+            actor=ACTOR,
+            reason="the source has the item again, in a later version",
+        )
+
+
 def _is_retired(patches: dict[ItemKey, Patch], key: ItemKey) -> bool:
     patch = patches.get(key)
     return patch is not None and patch.retired_at is not None and patch.retired_at < NEVER
@@ -590,55 +635,6 @@ def _version_reused(item: ContextItem) -> FileError:
         code=FileCode.VERSION_REUSED,
         message=f"{item.item_id} changed under version {item.version}; raise the version. The stored definition stays",
     )
-
-
-def _rows(
-    items: Sequence[ContextItem], ledger: Ledger, last: int, now: datetime
-) -> list[StoredItem]:
-    if not items:
-        return []
-    ordered = _in_chain_order(items)
-    first = ledger.reserve(len(ordered))
-    if first <= last:
-        raise Corrupt(
-            f"the ledger is older than the item store: it gives number {first}, the store already has {last}",
-            where=".ctx/state",
-            fix="restore .ctx/state from a backup as a whole; ledger and store belong together",
-            code="ledger_behind",
-        )
-    return [
-        StoredItem.from_item(item, seq=first + at, recorded_at=now)
-        for at, item in enumerate(ordered)
-    ]
-
-
-def _in_chain_order(items: Sequence[ContextItem]) -> list[ContextItem]:
-    """Several versions of one item in one batch get their sequence in version order."""
-    groups: dict[Key, list[ContextItem]] = {}
-    for item in items:
-        groups.setdefault((item.scope.tenant or "", item.item_id), []).append(item)
-    return [
-        group[at]
-        for group in groups.values()
-        for at in chain_order([(item.version, start_of(item), at) for at, item in enumerate(group)])
-    ]
-
-
-def _events(rows: Sequence[StoredItem], now: datetime) -> list[LifecycleEvent]:
-    return [
-        LifecycleEvent(
-            tenant=row.tenant,
-            item_id=row.item_id,
-            version=row.version,
-            from_state=None,
-            to_state=Lifecycle.CREATED,
-            reason=f"read from source {row.source}",
-            at=now,
-            actor=ACTOR,
-            sequence=row.seq,
-        )
-        for row in rows
-    ]
 
 
 def fingerprint(batch: SourceReading) -> str:

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ctx_pipeline.claims.words import CLAIMS_VERSION
 from ctx_pipeline.config.settings import SourceConfig, load_config
-from ctx_pipeline.contracts import ContextItem, SourceKind, SourceReport, WhenToLoad
+from ctx_pipeline.contracts import ContextItem, Sensitivity, SourceKind, SourceReport, WhenToLoad
 from ctx_pipeline.errors import Corrupt, NotFound, Unavailable
 from ctx_pipeline.index.artifact import Generation, Layout, Staging, read_pointer
 from ctx_pipeline.index.facts import FACTS_VERSION, facts_table
 from ctx_pipeline.index.memo import Compute, RowMemo
 from ctx_pipeline.index.overlay import Patch, fold, forgotten_keys
 from ctx_pipeline.index.rows import Row, latest_versions, make_rows, tenant_slices
-from ctx_pipeline.security.visibility import NEVER, ScopeLabel, micros
+from ctx_pipeline.security.visibility import EVERYONE, NEVER, ScopeLabel, micros
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
-from ctx_pipeline.stages.rank.serve import SourceFacts
-from ctx_pipeline.text import canonical_json, short_hash
+from ctx_pipeline.stages.rank.batch import SourceFacts
+from ctx_pipeline.text import canonical_json, reference, short_hash
 from ctx_pipeline.times import utc_now
 from ctx_pipeline.workspace import open_ledger, state_folder
 
@@ -178,7 +178,7 @@ class Pipeline:
                 now,
                 confirmed_by=confirmed_by,
                 record=record,
-                ceiling=self._ceiling(source, batch),
+                ceiling=self._ceiling(source),
                 remember=file.save,
             )
             self._note_grants(source)
@@ -196,12 +196,10 @@ class Pipeline:
         )
         return report
 
-    def _ceiling(
-        self, source: SourceConfig, batch: SourceReading
-    ) -> Callable[[ContextItem], ContextItem] | None:
+    def _ceiling(self, source: SourceConfig) -> Callable[[ContextItem], ContextItem] | None:
         """Return what narrows items to what a source grants today; None when its grants are those of its last reading.
 
-        A record may name a tenant of its own: it stays there while the source has something of that tenant.
+        A record may name a tenant that the source writes for: it stays there while the source names that tenant.
         """
         from ctx_pipeline.security.narrowing import narrowed
         from ctx_pipeline.sources.origin import Origin
@@ -210,12 +208,10 @@ class Pipeline:
         if file.is_file() and file.read_text(encoding="utf-8") == self._grants(source):
             return None
         origin = Origin.of(source, tenant=self.config.project.tenant)
-        tenants = {item.scope.tenant for item in batch.items} | {
-            known.tenant for known in batch.kept
-        }
 
         def ceiling(item: ContextItem) -> ContextItem:
-            tenant = item.scope.tenant if item.scope.tenant in tenants else origin.scope.tenant
+            own = item.scope.tenant
+            tenant = own if own in source.tenants else origin.scope.tenant
             scope = origin.scope.model_copy(update={"tenant": tenant})
             return narrowed(item, scope, source.sensitivity, origin.trust)
 
@@ -238,10 +234,9 @@ class Pipeline:
 
         origin = Origin.of(source, tenant=self.config.project.tenant)
         sensitivity = None if source.sensitivity is None else source.sensitivity.value
-        return short_hash(
-            canonical_json([origin.scope.model_dump(mode="json"), sensitivity, origin.trust.value]),
-            32,
-        )
+        beyond = [source.may_widen, sorted(source.tenants)]
+        grants = [origin.scope.model_dump(mode="json"), sensitivity, origin.trust.value, beyond]
+        return short_hash(canonical_json(grants), 32)
 
     def source_facts(self) -> list[SourceFacts]:
         """Return what the stages know of each source, in the order of `ctx.toml`."""
@@ -300,12 +295,14 @@ class Pipeline:
             "claims": CLAIMS_VERSION,
             **({"phases": phases} if (phases := self._phases()) else {}),
             "grants": [asdict(label) for label in self._source_labels().values()],
+            "beyond": [[s.may_widen, sorted(s.tenants)] for s in self.config.sources],
         }
         sequence, head = self.store.head()
         return Generation(
             store_sequence=sequence,
             store_head=head[:16],
             overlay_sequence=self.ledger.overlay_sequence(),
+            ledger=self.ledger.identity(),
             embedder=self.embedder.name,
             dim=self.embedder.dim,
             settings=short_hash(canonical_json(settings), 16),
@@ -345,7 +342,7 @@ class Pipeline:
         """Write identities, dependencies and vectors; embed what has not been embedded before."""
         from ctx_pipeline.index.embedder import embedding_text
         from ctx_pipeline.index.store import ensure_embeddings
-        from ctx_pipeline.stages.discover import serve as discover
+        from ctx_pipeline.stages.discover import batch as discover
 
         self._started = self.generation()
         self._require_current_ledger(self._started)
@@ -371,31 +368,38 @@ class Pipeline:
         return build.result("discovered", {"embedded": embedded, "embedder": model.name})
 
     def filtered_items(self) -> StageResult:
-        """Write the visibility labels and times of every row, and the lexical index under these labels."""
-        from ctx_pipeline.index.lexical import TERMS_VERSION, terms_table
+        """Write the visibility labels and times of every row, and the lists of rows that each word is in."""
+        from ctx_pipeline.index.lexical import (
+            LEXICAL_PARTS,
+            TERMS_VERSION,
+            lexical_tables,
+            terms_table,
+        )
         from ctx_pipeline.stages import filter as filter_stage
 
         build = self._inputs()
-        if (
-            not build.has("filtered")
-            or not (build.staging.lexical_directory() / "meta.json").exists()
-        ):
+        if not build.has("filtered"):
             table = filter_stage.batch(
                 build.rows,
                 build.patches,
-                build.derived("terms", TERMS_VERSION, lambda rows: terms_table(build.items(rows))),
-                build.staging.lexical_directory(),
                 gone=self._gone(build.rows),
                 source_labels=self._source_labels(),
+                may_widen=frozenset(s.name for s in self.config.sources if s.may_widen),
             )
             build.staging.write("filtered", table)
+        if not build.has(*LEXICAL_PARTS):
+            terms = build.derived(
+                "terms", TERMS_VERSION, lambda rows: terms_table(build.items(rows))
+            )
+            for part, table in lexical_tables(terms).items():
+                build.staging.write(part, table)
         return build.result("filtered", {})
 
     def ranked_items(self) -> StageResult:
         """Write the ranking features that no request changes, and which claims contradict each other."""
         from ctx_pipeline.claims.extract import claims_table
+        from ctx_pipeline.stages.rank import batch as rank
         from ctx_pipeline.stages.rank import conflicts, duplicates
-        from ctx_pipeline.stages.rank import serve as rank
 
         build = self._inputs()
         if not build.has("claims"):
@@ -416,13 +420,11 @@ class Pipeline:
         """Write every rendition of every row, and what is known of tools beside their text."""
         from ctx_pipeline.language.tokens import count_many
         from ctx_pipeline.stages import routing
-        from ctx_pipeline.stages.transform import serve as transform
+        from ctx_pipeline.stages.transform import batch as transform
 
         build = self._inputs()
         if not build.has("transformed", "tools"):
-            blocks = build.derived(
-                "transformed", RENDITION_VERSION, lambda rows: transform.batch(build.items(rows))
-            )
+            blocks = build.blocks(transform.batch)
             items = build.items(routing.tool_places(build.rows))
             tools = routing.batch(
                 build.rows,
@@ -440,18 +442,20 @@ class Pipeline:
         """Write the exact token counts of every rendition."""
         from ctx_pipeline.language.tokens import count_many
         from ctx_pipeline.stages import routing
-        from ctx_pipeline.stages.budget import serve as budget
+        from ctx_pipeline.stages.budget import batch as budget
+        from ctx_pipeline.stages.transform import batch as transform
 
         build = self._inputs()
         if not build.has("budgeted"):
             blocks, encodings = build.staging.read("transformed"), self.config.engine.encodings
-            counts = build.derived(
-                "budgeted",
-                canonical_json([RENDITION_VERSION, *encodings]),
-                lambda rows: budget.batch(blocks.take(rows), encodings, count_many),
-            )
             # Counts are kept by item; those of a tool under another name follow from the catalogue.
             renamed = routing.renamed_rows(build.staging.read("tools"))
+            plain = build.blocks(transform.batch) if renamed else blocks
+            counts = build.derived(
+                "budgeted",
+                canonical_json([RENDITION_VERSION, "plain", *encodings]),
+                lambda rows: budget.batch(plain.take(rows), encodings, count_many),
+            )
             if renamed:
                 anew = budget.batch(blocks.take(renamed), encodings, count_many)
                 counts = routing.replaced_rows(counts, renamed, anew)
@@ -562,6 +566,10 @@ class _Build:
         memo = RowMemo(self.staging.layout.derived, kind, version)
         return memo.take([row.item_hash for row in self.rows], compute)
 
+    def blocks(self, make: Callable[[Sequence[ContextItem]], pa.Table]) -> pa.Table:
+        """Return the renditions of all rows, every tool under its own name; `make` returns those of items."""
+        return self.derived("transformed", RENDITION_VERSION, lambda rows: make(self.items(rows)))
+
     def has(self, *parts: str) -> bool:
         return all(self.staging.is_whole(part) for part in parts)
 
@@ -575,16 +583,31 @@ class _Build:
                 code="stage_missing",
             )
         table = self.staging.read(part)
-        sample = tuple(_without_content(row) for row in table.slice(0, SAMPLE_ROWS).to_pylist())
+        shown = zip(table.slice(0, SAMPLE_ROWS).to_pylist(), self.rows, strict=False)
+        sample = tuple(_without_content(row, known.label) for row, known in shown)
         columns = tuple((field.name, str(field.type)) for field in table.schema)
         return StageResult(table.num_rows, digest, facts, sample, columns)
 
 
-def _without_content(row: Mapping[str, Any]) -> dict[str, Any]:
+def _without_content(row: Mapping[str, Any], label: ScopeLabel) -> dict[str, Any]:
     """Return a row for people who run builds: of what quotes an item, only its length."""
-    return {
+    shown = {
         name: len(value or "") if name in QUOTING_COLUMNS else value for name, value in row.items()
     }
+    return {**shown, "item_id": shown_id(row["item_id"], label)} if "item_id" in row else shown
+
+
+def shown_id(item_id: str, label: ScopeLabel) -> str:
+    """Return an item's id as logs show it, which people read who may not read the item.
+
+    An id is the name of a file, a tool, a table. It is shown where everybody of a tenant may know it, else its hash.
+    """
+    is_open = EVERYONE in label.groups and label.sensitivity in (
+        Sensitivity.PUBLIC,
+        Sensitivity.INTERNAL,
+    )
+    closed = label.environment is not None or label.task_types or label.agent_visibility
+    return item_id if is_open and not closed else reference(item_id)
 
 
 def live_rows(filtered: pa.Table, now: int) -> int:

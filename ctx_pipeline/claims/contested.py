@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctx_pipeline.claims.kin import DEFINITION, DESCRIBED, MAX_ROWS, akin, closeness
+from ctx_pipeline.claims.kin import DEFINITION, DESCRIBED, akin, closeness
 from ctx_pipeline.claims.quantities import same_value
-from ctx_pipeline.claims.subjects import Subjects
+from ctx_pipeline.claims.subjects import Audience, Subjects
 from ctx_pipeline.claims.words import folded, is_filler, is_verb, words
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.rows import Row
@@ -88,27 +88,36 @@ def _contested(
     rows: Sequence[Row], claims: pa.Table, live: Set[int]
 ) -> Iterator[list[tuple[_Said, int]]]:
     """Yield groups of claims of which some contradict each other, in a fixed order, with the number of the value."""
-    subjects = Subjects(rows, claims.column("names"))
+    subjects = Subjects(rows, claims.column("names"), live)
     by_key = _by_key(rows, claims, subjects)
-    found: set[tuple[int, int]] = set()
-    schema_sources = _schema_sources(rows)
+    found: dict[int, dict[int, int]] = defaultdict(dict)
+    number = 0
     for key in sorted(by_key):
-        group = _stated(by_key[key], rows, live)
+        group = _stated(
+            [said for said in by_key[key] if _is_of_one_database(said, key, rows, subjects)],
+            rows,
+            live,
+        )
         if len({said.value for said in group}) < 2 or len({said.document for said in group}) < 2:
-            continue
-        if any(len(schema_sources.get((key[0], name), ())) > 1 for name in key[2]):
             continue
         for part in _comparable(group, rows):
             numbered = _numbered(part, rows, quantity=key[1].startswith("quantity:"))
             if numbered:
-                found.update(_own_pairs(numbered, rows))
+                number += 1
+                for said, value in numbered:
+                    if rows[said.row].subject is not None:
+                        found[said.row][number] = value
                 yield numbered
     for one, other in akin(
         rows, ((at, claim) for at, claim in _each(claims) if at in live), subjects
     ):
         documents = [rows[at].item_id.partition("#")[0] for at, _ in (one, other)]
         letters = {_letters(folded(rows[at].title)) for at, _ in (one, other)} - {""}
-        if (one[0], other[0]) not in found and documents[0] != documents[1] and len(letters) < 2:
+        if (
+            not _is_found(found[one[0]], found[other[0]])
+            and documents[0] != documents[1]
+            and len(letters) < 2
+        ):
             sides = zip((one, other), documents, strict=True)
             yield [
                 (_Said(at, name, "", about, True), value)
@@ -116,15 +125,15 @@ def _contested(
             ]
 
 
-def _own_pairs(
-    numbered: Sequence[tuple[_Said, int]], rows: Sequence[Row]
-) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of a group that contradict each other and name their subject themselves."""
-    own = sorted(
-        (said.row, value) for said, value in numbered if rows[said.row].subject is not None
-    )[:MAX_ROWS]
-    for at, (row, value) in enumerate(own):
-        yield from ((row, other) for other, another in own[at + 1 :] if another != value)
+def _is_found(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
+    """Return whether two rows, by their values in the groups they are in, contradict each other in one of them."""
+    return any(other.get(group, value) != value for group, value in one.items())
+
+
+def _is_of_one_database(said: _Said, key: Key, rows: Sequence[Row], subjects: Subjects) -> bool:
+    """Return whether no table or column that a claim is about is described by two sources: these are two databases."""
+    audience = subjects.seen_with(rows[said.row].label)
+    return all(audience.sources(key[0], name) < 2 for name in key[2])
 
 
 def _by_key(rows: Sequence[Row], claims: pa.Table, subjects: Subjects) -> dict[Key, list[_Said]]:
@@ -133,7 +142,7 @@ def _by_key(rows: Sequence[Row], claims: pa.Table, subjects: Subjects) -> dict[K
         if claim["attribute"] in (DEFINITION, DESCRIBED):
             continue
         row = rows[at]
-        made = _keyed(claim, row, subjects)
+        made = _keyed(claim, row, subjects.seen_with(row.label))
         if made is not None:
             key, named, about = made
             by_key[key].append(
@@ -162,7 +171,7 @@ def _chunks(column: pa.ChunkedArray) -> Iterator[tuple[int, Any]]:
         start += len(chunk)
 
 
-def _keyed(claim: Mapping[str, Any], row: Row, subjects: Subjects) -> tuple[Key, bool, str] | None:
+def _keyed(claim: Mapping[str, Any], row: Row, subjects: Audience) -> tuple[Key, bool, str] | None:
     """Return the key of a claim, whether it names a subject, and what it is about; None if it says too little."""
     attribute: str = claim["attribute"]
     said = [word for word in claim["words"].split() if word[0] != "@"]
@@ -329,12 +338,3 @@ def _classes(values: Sequence[str], *, quantity: bool) -> dict[str, int]:
             leaders.append(value)
         numbers[value] = number
     return numbers
-
-
-def _schema_sources(rows: Sequence[Row]) -> dict[tuple[str, str], set[str]]:
-    """Return which sources describe a table or column of a name: two of them are two databases."""
-    found: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for row in rows:
-        if row.kind == _SCHEMA and row.subject:
-            found[row.tenant, row.subject.lower()].add(row.source)
-    return found

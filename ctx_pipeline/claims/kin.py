@@ -16,7 +16,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from ctx_pipeline.claims.quantities import same_value
-from ctx_pipeline.claims.subjects import Subjects, limited_by
+from ctx_pipeline.claims.subjects import Audience, Subjects, limited_by
 from ctx_pipeline.claims.words import (
     CONCEPTS,
     folded,
@@ -92,7 +92,7 @@ def akin(
     by_subject: dict[tuple[str, str], list[_Statement]] = defaultdict(list)
     for at, claim in claims:
         if not claim["about"] and claim["attribute"].startswith(_COMPARED):
-            made = _statement(at, rows[at], claim, subjects)
+            made = _statement(at, rows[at], claim, subjects.seen_with(rows[at].label))
             if made is not None:
                 by_subject[made[0]].append(made[1])
     for key in sorted(by_subject):
@@ -130,7 +130,7 @@ def closeness(label: ScopeLabel) -> tuple[int, ...]:
 
 
 def _statement(
-    at: int, row: Row, claim: Mapping[str, Any], subjects: Subjects
+    at: int, row: Row, claim: Mapping[str, Any], subjects: Audience
 ) -> tuple[tuple[str, str], _Statement] | None:
     attribute: str = claim["attribute"]
     marked: list[str] = claim["words"].split()

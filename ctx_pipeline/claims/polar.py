@@ -116,10 +116,13 @@ _SETS: Final = {
     "order": "ascending|descending|升序|降序",
     "access": "public|private|公开|私有",
     "mode": "manually|manual|automatically|automatic|手动|自动|人工",
+    "liking": "loves?|likes|enjoys?|adores?|hates?|dislikes?|detests?|喜欢|喜爱|热爱|讨厌|厌恶|反感",
     "weekday": f"{'|'.join(_DAYS)}|周[一二三四五六日]|星期[一二三四五六日]",
     "zone": r"(?:asia|europe|america)/\w+|utc|gmt|cst|pst|est|local time|北京时间|当地时间",
 }
 _SAME_LINES: Final = """
+likes: love loves enjoy enjoys adore adores 喜欢 喜爱 热爱
+hates: hate dislike dislikes detest detests 讨厌 厌恶 反感
 daily: 每日 每天 every_day
 weekly: 每周 every_week
 monthly: 每月 every_month

@@ -1,10 +1,14 @@
-"""What words are about: metrics and glossary terms by any of their names, tables and columns, inside one tenant."""
+"""What words are about: metrics and glossary terms by any of their names, tables and columns, inside one tenant.
+
+Which subject a name stands for, and whether it stands for one alone, is said by the items that everybody may see who
+may see the words: what is hidden from one of them gives no name a meaning and takes none away.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ctx_pipeline.claims.words import (
     CONCEPTS,
@@ -17,70 +21,164 @@ from ctx_pipeline.claims.words import (
 )
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.rows import Row
+from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel, is_within
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _SCHEMA = ItemKind.SCHEMA.value
 
+Key = tuple[str, str]
+"""Tenant, and a name, title or subject."""
+Labels = frozenset[ScopeLabel]
+
+
+class _Name(NamedTuple):
+    """One item that goes by a name."""
+
+    label: ScopeLabel
+    subject: str
+    """As the item writes it."""
+    title: str | None
+    """Folded title; None where the name is that of a subject that an item names."""
+    own: bool
+    """Whether it is the item's own name, which is no synonym of another."""
+
 
 class Subjects:
-    """Finds what words and columns are about, inside one tenant."""
+    """The names of all subjects, each with the labels of the items that say so."""
 
-    def __init__(self, rows: Sequence[Row], names: pa.ChunkedArray) -> None:
-        self._of_name: dict[tuple[str, str], str] = {}
-        self._terms: dict[tuple[str, str], list[tuple[tuple[str, ...], str]]] = defaultdict(list)
-        self._schema = {
-            (row.tenant, row.subject.lower()) for row in rows if row.kind == _SCHEMA and row.subject
-        }
-        self._canonical: dict[tuple[str, str], str] = {}
-        self._read(rows, names)
+    def __init__(self, rows: Sequence[Row], names: pa.ChunkedArray, counted: Set[int]) -> None:
+        self.schema: dict[Key, set[ScopeLabel]] = defaultdict(set)
+        self.sources: dict[Key, set[tuple[ScopeLabel, str]]] = defaultdict(set)
+        """Sources that describe a table or column."""
+        self.names: dict[Key, list[_Name]] = defaultdict(list)
+        self.by_title: dict[Key, list[tuple[ScopeLabel, str]]] = defaultdict(list)
+        self.by_subject: dict[Key, list[tuple[ScopeLabel, str]]] = defaultdict(list)
+        self.beginnings: dict[Key, list[tuple[str, ...]]] = defaultdict(list)
+        """By first word: names as words, the longest first."""
+        self._audiences: dict[Labels, Audience] = {}
+        self._of_label: dict[ScopeLabel, Audience] = {}
+        self._read(rows, names, counted)
+        speaking = {at for at, row in enumerate(rows) if row.subject is not None}.union(
+            _listed(names)
+        ) & counted
+        self._labels = _ByReader({rows[at].label for at in speaking})
 
-    def _read(self, rows: Sequence[Row], names: pa.ChunkedArray) -> None:
-        shared: dict[tuple[str, str], set[str]] = defaultdict(set)
-        own: dict[tuple[str, str], set[str]] = defaultdict(set)
-        titles: dict[tuple[str, str], str] = {}
-        for row, listed in _named(rows, names):
-            subject = (row.subject or f"{row.kind}:{row.title}").lower()
-            # A metric and a glossary term of one name are one subject.
-            first = titles.setdefault((row.tenant, folded(row.title)), subject)
-            self._canonical[row.tenant, subject] = first
-            own[row.tenant, listed[0]].add(first)
-            for name in listed:
-                shared[row.tenant, name].add(first)
-        for row in rows:
-            local = (row.subject or "").rpartition(":")[2].replace("-", " ").replace("_", " ")
+    def _read(self, rows: Sequence[Row], names: pa.ChunkedArray, counted: Set[int]) -> None:
+        for at in _listed(names):
+            row = rows[at]
+            if at not in counted:
+                continue
+            subject, title = (row.subject or f"{row.kind}:{row.title}").lower(), folded(row.title)
+            self.by_title[row.tenant, title].append((row.label, subject))
+            self.by_subject[row.tenant, subject].append((row.label, title))
+            for place, name in enumerate(cast("list[str]", names[at].as_py())):
+                self._add(row.tenant, name, _Name(row.label, subject, title, own=not place))
+        for at, row in enumerate(rows):
+            if at not in counted or not row.subject:
+                continue
+            if row.kind == _SCHEMA:
+                self.schema[row.tenant, row.subject.lower()].add(row.label)
+                self.sources[row.tenant, row.subject.lower()].add((row.label, row.source))
+            local = row.subject.rpartition(":")[2].replace("-", " ").replace("_", " ")
             if " " in local:
-                shared[row.tenant, _name(local)].add(self._subject(row.tenant, row.subject or ""))
-        for (tenant, name), subjects in shared.items():
-            # What one has as its own name is no synonym of another.
-            meant = own.get((tenant, name)) or subjects
-            if len(meant) == 1 and _is_telling(name):
-                self._add(tenant, name, next(iter(meant)))
-        for terms in self._terms.values():
-            terms.sort(key=lambda term: (-len(term[0]), term))
+                self._add(
+                    row.tenant, _name(local), _Name(row.label, row.subject.lower(), None, own=False)
+                )
+        for known in self.beginnings.values():
+            known.sort(key=lambda parts: (-len(parts), parts))
 
-    def _add(self, tenant: str, name: str, subject: str) -> None:
-        self._of_name[tenant, name] = subject
-        parts = tuple(name.split())
-        self._terms[tenant, parts[0]].append((parts, subject))
+    def _add(self, tenant: str, name: str, said: _Name) -> None:
+        if (tenant, name) not in self.names and _is_telling(name):
+            parts = tuple(name.split())
+            self.beginnings[tenant, parts[0]].append(parts)
+        self.names[tenant, name].append(said)
+
+    def seen_with(self, label: ScopeLabel) -> Audience:
+        """Return what names mean to everybody who may see what has a label."""
+        found = self._of_label.get(label)
+        if found is None:
+            seen = self._labels.seen_with(label)
+            found = self._of_label[label] = self._audiences.setdefault(seen, Audience(self, seen))
+        return found
+
+
+class _ByReader:
+    """Labels by whom they let in, so that few are compared with each other."""
+
+    def __init__(self, labels: Iterable[ScopeLabel]) -> None:
+        self._by_name: dict[Key, set[ScopeLabel]] = defaultdict(set)
+        for label in labels:
+            for key in self._keys(label):
+                self._by_name[key].add(label)
+
+    def seen_with(self, label: ScopeLabel) -> Labels:
+        """Return the labels that let in everybody whom this one lets in."""
+        keys = {("group", EVERYONE), *self._keys(label)}
+        near = {other for key in keys for other in self._by_name.get(key, ())}
+        return frozenset(other for other in near if is_within(label, other))
+
+    @staticmethod
+    def _keys(label: ScopeLabel) -> Iterator[Key]:
+        yield from (("group", name) for name in label.groups)
+        yield from (("principal", name) for name in label.principals)
+
+
+class Audience:
+    """What names mean to those who see some labels."""
+
+    def __init__(self, subjects: Subjects, seen: Labels) -> None:
+        self._subjects = subjects
+        self._seen = seen
+        self._meanings: dict[Key, str | None] = {}
+
+    def sources(self, tenant: str, subject: str) -> int:
+        """Return how many sources describe a table or column of a name."""
+        said = self._subjects.sources.get((tenant, subject), ())
+        return len({source for label, source in said if label in self._seen})
+
+    def _meaning(self, tenant: str, name: str) -> str | None:
+        """Return the one subject that a name stands for; None where there is none, or several."""
+        key = tenant, name
+        if key not in self._meanings:
+            said = [one for one in self._subjects.names.get(key, ()) if one.label in self._seen]
+            # What one has as its own name is no synonym of another.
+            said = [one for one in said if one.own] or said
+            meant = {self._first(tenant, one.title, one.subject) for one in said}
+            self._meanings[key] = next(iter(meant)) if len(meant) == 1 else None
+        return self._meanings[key]
+
+    def _first(self, tenant: str, title: str | None, subject: str) -> str:
+        """Return the subject of the first item of a title: a metric and a glossary term of one name are one subject."""
+        if title is None:
+            return self._subject(tenant, subject)
+        said = self._subjects.by_title[tenant, title]
+        return next((first for label, first in said if label in self._seen), subject)
 
     def _subject(self, tenant: str, written: str) -> str:
         subject = written.lower()
-        return self._canonical.get((tenant, subject), subject)
+        said = self._subjects.by_subject.get((tenant, subject), ())
+        titles = [title for label, title in said if label in self._seen]
+        return self._first(tenant, titles[-1], subject) if titles else subject
 
     def own(self, row: Row) -> str | None:
         """Return the subject that an item names itself; a bare name stands for the term of that name."""
         if row.subject is None or row.kind == _SCHEMA:
             return None
         if ":" not in row.subject:
-            return self._of_name.get((row.tenant, _name(row.subject))) or row.subject.lower()
+            name = _name(row.subject)
+            return (
+                self._meaning(row.tenant, name) if _is_telling(name) else None
+            ) or row.subject.lower()
         return self._subject(row.tenant, row.subject)
 
     def column(self, tenant: str, written: str) -> str:
         """Return the table or column that is meant, without the schema or catalogue that a text may put before it."""
         name = written.removeprefix("schema:")
-        while (tenant, f"schema:{name}") not in self._schema and name.count(".") > 1:
+        while name.count(".") > 1 and self._seen.isdisjoint(
+            self._subjects.schema.get((tenant, f"schema:{name}"), ())
+        ):
             name = name.partition(".")[2]
         return f"schema:{name}"
 
@@ -97,8 +195,11 @@ class Subjects:
         parts: list[list[str]] = [[]]
         at = 0
         while at < len(said):
-            for name, subject in self._terms.get((tenant, said[at]), ()):
-                if tuple(said[at : at + len(name)]) == name:
+            for name in self._subjects.beginnings.get((tenant, said[at]), ()):
+                if tuple(said[at : at + len(name)]) != name:
+                    continue
+                subject = self._meaning(tenant, " ".join(name))
+                if subject is not None:
                     subjects.setdefault(subject)
                     parts.append([])
                     at += len(name)
@@ -116,12 +217,11 @@ class Subjects:
         return set(subjects), {word for word in left if not is_mark(word)}
 
 
-def _named(rows: Sequence[Row], names: pa.ChunkedArray) -> Iterator[tuple[Row, list[str]]]:
-    """Yield the rows that have names, with them."""
+def _listed(names: pa.ChunkedArray) -> list[int]:
+    """Return the rows that have names."""
     import pyarrow.compute as pc
 
-    for at in cast("list[int]", pc.indices_nonzero(pc.list_value_length(names)).to_pylist()):
-        yield rows[at], cast("list[str]", names[at].as_py())
+    return cast("list[int]", pc.indices_nonzero(pc.list_value_length(names)).to_pylist())
 
 
 def _name(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ctx_pipeline.language.terms import terms
 
-CLAIMS_VERSION: Final = "3"
+CLAIMS_VERSION: Final = "4"
 """Changes with what `claims.claims_table` finds in a text, and with how `contested.contested_table` compares it."""
 
 _CONCEPTS: Final = """

@@ -12,13 +12,16 @@ import typer
 
 from ctx_pipeline.cli import context as cli_context
 from ctx_pipeline.cli import operate as cli_operate
+from ctx_pipeline.cli import policy as cli_policy
+from ctx_pipeline.cli import publish as cli_publish
+from ctx_pipeline.cli import tools as cli_tools
 from ctx_pipeline.cli.run import Run, app, command, speak_utf8
 
 DEMO_FOLDER = "ctx-demo"
 
 config_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(config_app, name="config")
-COMMANDS = (cli_context, cli_operate)
+COMMANDS = (cli_context, cli_operate, cli_policy, cli_publish, cli_tools)
 """Modules whose import has registered their commands."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.cli.tables import Hint, moment, pin_words
-from ctx_pipeline.cli.views import TEXT_CELLS, Block, Column, Grid, Words, number
+from ctx_pipeline.cli.views import TEXT_CELLS, Block, Column, Grid, Words, number, waiting_words
 
 if TYPE_CHECKING:
     from ctx_pipeline.building.alerts import Alert
@@ -20,10 +20,9 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
         head += f"\nNothing built yet: run `{hint('build')}`"
     else:
         head += f"\nArtifact {status.artifact}, embedder {status.embedder}, overlay {status.overlay_sequence}"
-    heads: list[Block] = [
-        Words(head),
-        *([] if status.pin is None else [pin_words(status.pin, hint)]),
-    ]
+    heads: list[Block] = [Words(head)]
+    heads += [] if status.pin is None else [pin_words(status.pin, hint)]
+    heads += waiting_words(status.waiting, hint("build"))
     if not status.sources:
         return [*heads, Words("No sources yet: add a [[sources]] table to ctx.toml")]
     withheld = any(source.withheld for source in status.sources)

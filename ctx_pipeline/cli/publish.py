@@ -50,13 +50,14 @@ def publish(
         bool, typer.Option("--yes", help="Remove definitions that the files no longer have.")
     ] = False,
     no_build: Annotated[
-        bool, typer.Option("--no-build", help="Leave building to a sensor or the next build.")
+        bool,
+        typer.Option("--no-build", help="Serve the old versions until a sensor or the next build."),
     ] = False,
 ) -> None:
-    """Check metric definitions and make them live at once.
+    """Check metric definitions, build what agents are shown, and switch every process to it in one step.
 
     A file takes the place of the one of its name in the registry. When one has an error, nothing is written, and the
-    exit code is 2.
+    exit code is 2. Until the command has built, and wherever it is killed, the versions before are served.
     """
     from ctx_pipeline.errors import InvalidRequest
     from ctx_pipeline.orchestration import publish as library
@@ -112,6 +113,8 @@ def publish_view(report: PublishReport, hint: Hint, *, check: bool) -> list[Bloc
     if report.build is not None:
         words += f"\n{artifact_words(report.build)}"
     blocks.append(Words(words))
+    if report.published and not report.served and report.build is None:
+        blocks.append(Words(f"Warning: {report.note}\n  {hint('build')}", "yellow"))
     if report.build is not None:
         blocks += pin_blocks(report.build, hint)
     if report.published and changed:
@@ -128,9 +131,12 @@ def _outcome(report: PublishReport, *, check: bool) -> str:
         return "Not published; nothing was written"
     ends = list(zip(report.superseded, report.superseded_from, strict=True))
     gone = [name for name, end in ends if end <= report.at]
-    words = "Published" + (f"; replaced: {', '.join(gone)}" if gone else "")
+    words = "Published" if report.served else "Published, not served yet"
+    if gone:
+        words += f"; {'replaced' if report.served else 'until then'}: {', '.join(gone)}"
     later = [f"{name} counts until {moment(end)}" for name, end in ends if end > report.at]
-    return "\n".join([words, *later, *([report.note] if report.note else [])])
+    note = [report.note] if report.note and report.served else []
+    return "\n".join([words, *later, *note])
 
 
 def _counts(report: PublishReport) -> str:

@@ -113,14 +113,18 @@ class Run:
         return merged_identity(self.flags, project.config.identity_contract())
 
     def emit(self, document: Any) -> None:
-        """Print one JSON document."""
-        self.out.write(
-            json.dumps(plain(document), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-        )
+        """Print one JSON document; what nobody sees, and what a terminal would obey, stands there in escapes."""
+        from ctx_pipeline.text import escape_unreadable
+
+        text = json.dumps(plain(document), ensure_ascii=False, indent=2, allow_nan=False)
+        self.out.write(escape_unreadable(text) + "\n")
 
     def exact(self, text: str) -> None:
-        """Print text byte for byte: UTF-8, no newline added or changed."""
+        """Print text byte for byte: UTF-8, no newline added or changed; on a terminal, without what it would obey."""
+        from ctx_pipeline.text import legible
+
         self.out.flush()
+        text = legible(text) if self.out.isatty() else text
         self.out.buffer.write(text.encode("utf-8"))
         self.out.buffer.flush()
 
@@ -168,7 +172,9 @@ class Run:
 
     def say(self, words: str) -> None:
         """Tell a person something beside the data."""
-        sys.stderr.write(f"{words}\n")
+        from ctx_pipeline.text import legible
+
+        sys.stderr.write(f"{legible(words)}\n")
         sys.stderr.flush()
 
 
@@ -373,15 +379,17 @@ def _flat(words: str) -> str:
 
 
 def _report(error: CtxError, *, as_json: bool) -> None:
-    from ctx_pipeline.text import normalise
+    from ctx_pipeline.text import escape_unreadable, legible
 
     if as_json:
         document: dict[str, Any] = dict(error.as_dict())
         if trace_id := getattr(error, "trace_id", None):
             document["trace_id"] = trace_id
-        sys.stdout.write(json.dumps({"error": document}, ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.write(
+            escape_unreadable(json.dumps({"error": document}, ensure_ascii=False, indent=2)) + "\n"
+        )
         sys.stdout.flush()
-    sys.stderr.write(normalise(str(error)) + "\n")
+    sys.stderr.write(legible(str(error)) + "\n")
 
 
 def _discard_stdout() -> None:

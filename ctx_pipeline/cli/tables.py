@@ -13,11 +13,13 @@ from ctx_pipeline.cli.views import (
     Grid,
     Words,
     cell,
+    error_words,
     number,
     short,
     way_in,
     why_in,
 )
+from ctx_pipeline.contracts.codes import LOADED_ALL_THE_SAME
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
         ContextDecisionTrace,
         ContextSnapshot,
         DiffEntry,
-        FileError,
         IndexPin,
         LifecycleEvent,
         RetireReport,
@@ -46,8 +47,6 @@ Hint = Callable[..., str]
 
 HASH_CHARS = 16
 """Characters of a content hash in tables."""
-SHOWN_ERRORS = 50
-"""Errors of files that a build names on screen; `--json` has them all."""
 
 
 def moment(value: datetime | None) -> str:
@@ -105,19 +104,12 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
         for source in report.sources
     ]
     blocks: list[Block] = [Grid("Sources", columns, rows)] if rows else []
-    if report.errors:
-        lines = [
-            f"  {_place(error)} {error.code.value}: {cell(error.message)}"
-            for error in report.errors[:SHOWN_ERRORS]
-        ]
-        more = len(report.errors) - SHOWN_ERRORS
-        tail = [f"  and {more} more: {hint('build', '--json')}"] if more > 0 else []
-        blocks.append(
-            Words(
-                "\n".join([f"Not loaded: {len(report.errors)}; everything else is", *lines, *tail]),
-                "yellow",
-            )
-        )
+    lost = [error for error in report.errors if error.code not in LOADED_ALL_THE_SAME]
+    noted = [error for error in report.errors if error.code in LOADED_ALL_THE_SAME]
+    if lost:
+        blocks.append(error_words(f"Not loaded: {len(lost)}; everything else is", lost, hint))
+    if noted:
+        blocks.append(error_words(f"Loaded, but not as it stands there: {len(noted)}", noted, hint))
     blocks.append(
         Words(
             f"{number(report.items)} live items, {number(report.embedded)} embedded, {number(report.reused)} reused, "
@@ -236,10 +228,6 @@ def index_change_view(change: IndexChange, hint: Hint) -> list[Block]:
         ", as before" if same else f", before {change.before[:HASH_CHARS]}"
     )
     return [Words(words), *([pin_words(change.pin, hint)] if change.pin else [])]
-
-
-def _place(error: FileError) -> str:
-    return cell(error.path) if error.line is None else f"{cell(error.path)}:{error.line}"
 
 
 def backfill_view(report: BackfillReport) -> list[Block]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from ctx_pipeline.text import normalise
+from ctx_pipeline.text import legible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ConflictRecord,
         ContextDecisionTrace,
         ContextPack,
+        FileError,
         PackWarning,
     )
 
@@ -26,6 +27,8 @@ TEXT_CELLS = 10
 ROOMY = 100
 """Columns of a terminal below which every column of a table may be folded."""
 BAR_CELLS = 30
+SHOWN_ERRORS = 50
+"""Errors of files that a build names on screen; `--json` has them all."""
 SHOWN_OUT = 15
 """Rows of what stayed out; `ctx explain` has them all."""
 VERSION_CHARS = 20
@@ -90,12 +93,34 @@ class Words:
 Block = Grid | Words
 
 
+def waiting_words(waiting: int, build: str) -> list[Block]:
+    """Return that item versions wait for a build, and the command that builds; nothing for none."""
+    if not waiting:
+        return []
+    counted = "1 item version is" if waiting == 1 else f"{number(waiting)} item versions are"
+    served = "what was served before is served still"
+    return [Words(f"{counted} recorded and not built yet: {served}\n  {build}", "yellow")]
+
+
 def cell(value: object) -> str:
     """Return a value as one line without control characters, so that content cannot drive the terminal."""
-    text = (
-        normalise("" if value is None else str(value)).replace("\t", " ").replace("\x1b", "\ufffd")
-    )
+    text = legible("" if value is None else str(value)).replace("\t", " ")
     return " ".join(text.split("\n"))
+
+
+def error_words(title: str, errors: Sequence[FileError], hint: Callable[..., str]) -> Words:
+    """Return what was wrong with files, the first `SHOWN_ERRORS` of it."""
+    lines = [
+        f"  {_place(error)} {error.code.value}: {cell(error.message)}"
+        for error in errors[:SHOWN_ERRORS]
+    ]
+    more = len(errors) - SHOWN_ERRORS
+    tail = [f"  and {more} more: {hint('build', '--json')}"] if more > 0 else []
+    return Words("\n".join([title, *lines, *tail]), "yellow")
+
+
+def _place(error: FileError) -> str:
+    return cell(error.path) if error.line is None else f"{cell(error.path)}:{error.line}"
 
 
 def number(value: int) -> str:
@@ -293,7 +318,11 @@ def _budget(pack: ContextPack) -> list[Block]:
 
 
 def _share(used: int, planned: int) -> str:
-    return f"{100 * used / planned:.0f} %" if planned else ""
+    """Return how much of what was planned is used; what goes beyond was left over by other shares."""
+    if not planned:
+        return ""
+    beyond = f" and {number(used - planned)} left by others" if used > planned else ""
+    return f"{min(100, round(100 * used / planned))} %{beyond}"
 
 
 def _conflicts(conflicts: Sequence[ConflictRecord]) -> Grid:

@@ -18,13 +18,13 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
     model_validator,
 )
 
+from ctx_pipeline.config.calendar import CalendarSection, Section
 from ctx_pipeline.config.layers import (
     Layer,
     Problem,
@@ -93,12 +93,6 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-class Section(BaseModel):
-    """A table of `ctx.toml`: frozen, unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 Name = Annotated[Text, Field(min_length=1, max_length=512)]
@@ -188,16 +182,16 @@ class SourceConfig(Section):
     trust: Trust | None = None
     sensitivity: Sensitivity | None = Sensitivity.INTERNAL
     tenant: Name | None = None
-    """None: the project's tenant."""
-    groups: tuple[Name, ...] = ("*",)
+    groups: tuple[Name, ...] = ()
     principals: tuple[Name, ...] = ()
+    may_widen: bool = False
+    tenants: tuple[Name, ...] = ()
     environment: Name | None = None
     task_types: tuple[Name, ...] = ()
     agent_visibility: tuple[Name, ...] = ()
     freshness: Freshness | None = None
     when_to_load: WhenToLoad | None = None
     owner: Name | None = None
-    """Team or person who answers for the source; shown in the asset graph."""
     max_file_bytes: Annotated[int, Field(ge=1)] = 32 * 1024 * 1024
     max_shrink: Annotated[float, Field(ge=0.0, le=1.0)] = DEFAULT_MAX_SHRINK
     """Share of its items that a source may lose from one reading to the next; above it a person has
@@ -341,6 +335,7 @@ class ProjectConfig(Section):
     policy: PolicySection = PolicySection()
     policy_service: PolicyServiceSection = PolicyServiceSection()
     engine: EngineSection = EngineSection()
+    calendar: CalendarSection = CalendarSection()
     ledger: LedgerSection = LedgerSection()
     dagster: DagsterSection = DagsterSection()
     artifact: ArtifactSection = ArtifactSection()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, ImportedContract, UtcDatetime
 from ctx_pipeline.contracts.codes import (
+    LOADED_ALL_THE_SAME,
     PERMISSION_CODES,
     SENSITIVITY_RANK,
     TRUST_RANK,
@@ -83,6 +84,7 @@ from ctx_pipeline.contracts.trace import (
 )
 
 __all__ = [
+    "LOADED_ALL_THE_SAME",
     "PERMISSION_CODES",
     "SCHEMA_VERSION",
     "SENSITIVITY_RANK",

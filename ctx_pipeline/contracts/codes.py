@@ -185,8 +185,17 @@ class FileCode(StrEnum):
     MISSING = "missing"
     SOURCE_SHRANK = "source_shrank"
     MISSING_SCOPE = "missing_scope"
+    WRONG_TENANT = "wrong_tenant"
+    WIDER_THAN_SOURCE = "wider_than_source"
+    HIDDEN_CHARACTERS = "hidden_characters"
     ENCRYPTED = "encrypted"
     BAD_PDF = "bad_pdf"
     BAD_URL = "bad_url"
     FETCH_REFUSED = "fetch_refused"
     FETCH_FAILED = "fetch_failed"
+
+
+LOADED_ALL_THE_SAME = frozenset(
+    {FileCode.MISSING_SCOPE, FileCode.WIDER_THAN_SOURCE, FileCode.HIDDEN_CHARACTERS}
+)
+"""Findings about what was loaded: nothing of its file is missing for them."""

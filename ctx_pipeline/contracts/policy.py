@@ -117,6 +117,9 @@ class ToolRules(Contract):
     strong_relevance: Share | None = None
     """A riskier tool is shown all the same when its relevance is above this share of the most relevant tool's. None:
     0.9, and never where `max_risk` is given."""
+    poisoned: Literal["withhold", "warn"] | None = None
+    """What becomes of a tool whose texts work on the model that reads them, as `ctx tools lint` finds it: it is left
+    out, or shown with a warning. None: left out where its trust is `retrieved_external` or `tool_untrusted`."""
     candidates: Annotated[int, Field(ge=0, le=1_000)] | None = None
     """Most tools that compete for the model's `tool_schema_budget`. None: every one that is relevant."""
 

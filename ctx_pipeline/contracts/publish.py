@@ -26,7 +26,6 @@ class DefinitionCode(StrEnum):
     NOT_CHECKED = "not_checked"
     VERSION_NOT_NEWER = "version_not_newer"
     VALID_FROM_TOO_EARLY = "valid_from_too_early"
-    UNKNOWN_TENANT = "unknown_tenant"
     NO_DEFINITIONS = "no_definitions"
 
 
@@ -110,7 +109,9 @@ class PublishReport(Contract):
     source: str
     """The registry."""
     published: bool
-    """Whether the definitions are live now. False after a check, and when a finding is an error."""
+    """Whether the definitions are written and recorded. False after a check, and when a finding is an error."""
+    served: bool = False
+    """Whether what agents are shown has all of them; until it has, every process serves the versions before."""
     at: UtcDatetime
     """The time at which it takes effect."""
     files: tuple[PublishedFile, ...]
@@ -128,9 +129,9 @@ class PublishReport(Contract):
     unchanged: Count = 0
     """Definitions that are as they were."""
     superseded: tuple[str, ...] = ()
-    """`item@version` of what was replaced: no process shows it any more, or from when its successor begins."""
+    """`item@version` of what is replaced: with `served` no process shows it once its successor has begun."""
     superseded_from: tuple[UtcDatetime, ...] = ()
-    """From when each of `superseded` no longer counts, in the same order."""
+    """From when the successor of each of `superseded` counts, in the same order; not before it is served."""
     build: BuildReport | None = None
     """None when nothing was built; `note` says why."""
     note: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, JsonObject, Text, UtcDatetime
 from ctx_pipeline.contracts.codes import Sensitivity
@@ -37,11 +37,16 @@ class Task(Contract):
     todo: tuple[Text, ...] = ()
 
 
+def _no_null(value: Any) -> Any:
+    return "" if value is None else value
+
+
 class Message(Contract):
     """One message of the conversation so far, oldest first."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: LongText = ""
+    content: Annotated[LongText | tuple[LongText | JsonObject, ...], BeforeValidator(_no_null)] = ""
+    """Text, or parts as providers have them: text is joined, what is none is referred to by its type."""
     name: Text | None = None
     tool_call_id: Text | None = None
     tool_calls: tuple[JsonObject, ...] = ()

@@ -24,22 +24,24 @@ from ctx_pipeline.text import canonical_json, sha256_hex
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Layout of an artifact; a reader refuses another one by name."""
 
 PARTS = (
-    "discovered",
-    "vectors",
-    "quantised",
-    "filtered",
-    "ranked",
-    "claims",
-    "transformed",
-    "tools",
-    "budgeted",
+    *(
+        "discovered",
+        "vectors",
+        "quantised",
+        "filtered",
+        "lexical/terms",
+        "lexical/postings",
+        "lexical/lengths",
+    ),
+    *("ranked", "claims", "transformed", "tools", "budgeted"),
 )
-"""Arrow files of an artifact, in the order the stages write them."""
-LEXICAL = "lexical"
+"""Arrow files of an artifact, in the order the stages write them. With the manifest they are all of it."""
+SEAL = "manifest_hash"
+"""Key of a manifest's hash in itself."""
 POINTER_SECONDS = 60.0
 """How long a process waits to move the pointer; checking an artifact of a million rows takes seconds."""
 
@@ -56,6 +58,8 @@ class Generation:
     """Hash of the configuration that the columns depend on."""
     store_head: str = ""
     """Hash of the item under `store_sequence`: another record, restored or begun anew, counts up to it as well."""
+    ledger: str = ""
+    """Which ledger knows what has happened to the items."""
 
     @property
     def name(self) -> str:
@@ -87,8 +91,10 @@ class Staging:
 
     def write(self, name: str, table: pa.Table) -> str:
         """Write one part whole or not at all, and return its SHA-256."""
-        digest = write_table(self.path / f"{name}.arrow", table)
-        (self.path / f"{name}.sha256").write_text(digest, encoding="ascii")
+        path = self.path / f"{name}.arrow"
+        path.parent.mkdir(exist_ok=True)
+        digest = write_table(path, table)
+        path.with_suffix(".sha256").write_text(digest, encoding="ascii")
         return digest
 
     def read(self, name: str) -> pa.Table:
@@ -109,7 +115,7 @@ class Staging:
 
     def digest(self, name: str) -> str | None:
         """Return the SHA-256 of a part; None when it is not there."""
-        path = self.path / f"{name}.sha256"
+        path = (self.path / f"{name}.arrow").with_suffix(".sha256")
         return path.read_text(encoding="ascii") if path.exists() else None
 
     def is_whole(self, name: str) -> bool:
@@ -119,11 +125,7 @@ class Staging:
 
     def discard(self, name: str) -> None:
         """Take a part for not written, so that its stage writes it anew."""
-        (self.path / f"{name}.sha256").unlink(missing_ok=True)
-
-    def lexical_directory(self) -> Path:
-        """Return the directory of the lexical index."""
-        return self.path / LEXICAL
+        ((self.path / f"{name}.arrow").with_suffix(".sha256")).unlink(missing_ok=True)
 
 
 def write_table(target: Path, table: pa.Table) -> str:
@@ -174,7 +176,7 @@ def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 
     """
     digests = {name: staging.digest(name) for name in PARTS}
     missing = [name for name, digest in digests.items() if digest is None]
-    if missing or not staging.lexical_directory().exists():
+    if missing:
         raise Unavailable(
             f"parts of this build are missing: {missing}",
             where="build",
@@ -188,7 +190,9 @@ def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 
         **facts,
     }
     content_hash = sha256_hex(canonical_json(content))
-    manifest = {**content, "content_hash": content_hash, "generation": asdict(staging.generation)}
+    manifest = sealed(
+        {**content, "content_hash": content_hash, "generation": asdict(staging.generation)}
+    )
     target = staging.layout.artifacts / content_hash[:32]
     built = {
         "artifact": target.name,
@@ -196,7 +200,7 @@ def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 
         "generation": asdict(staging.generation),
     }
     with pointer_lock(staging.layout):
-        if not _is_published(target, content_hash, digests):
+        if not _is_published(target, content_hash):
             _link_artifact(staging, target, manifest)
         # The time of the folder orders artifacts by when they were last built.
         os.utime(target)
@@ -259,45 +263,47 @@ def _has_digest(path: Path, digest: str) -> bool:
         return False
 
 
+def sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a manifest with the hash of all of it."""
+    return {**manifest, SEAL: sha256_hex(canonical_json(manifest))}
+
+
+def is_sealed(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a manifest is what was written."""
+    return sealed({key: value for key, value in manifest.items() if key != SEAL}) == manifest
+
+
 def wrong_parts(directory: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what of an artifact is not what was written, in words."""
-    for name, digest in sorted(manifest["parts"].items()):
-        if not _has_digest(directory / f"{name}.arrow", digest):
-            yield f"part {name!r} of the artifact is not what was written"
-    content = {
-        key: value for key, value in manifest.items() if key not in ("content_hash", "generation")
-    }
-    if sha256_hex(canonical_json(content)) != manifest["content_hash"]:
+    """Yield what of an artifact is not what was written, in words. Reads every byte of it."""
+    if not is_sealed(manifest):
         yield "the artifact's manifest is not what was written"
+    digests: Mapping[str, str] = manifest["parts"]
+    for name in PARTS:
+        if not _has_digest(directory / f"{name}.arrow", digests.get(name, "")):
+            yield f"part {name!r} of the artifact is not what was written"
 
 
-def _is_published(target: Path, content_hash: str, digests: Mapping[str, str | None]) -> bool:
+def _is_published(target: Path, content_hash: str) -> bool:
     """Return whether an artifact directory is complete and undamaged."""
     try:
-        manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))
-        whole = (
-            manifest["content_hash"] == content_hash and (target / LEXICAL / "meta.json").exists()
+        manifest: dict[str, Any] = json.loads(
+            (target / "manifest.json").read_text(encoding="utf-8")
         )
+        return manifest["content_hash"] == content_hash and not list(wrong_parts(target, manifest))
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return whole and all(
-        digest is not None and _has_digest(target / f"{name}.arrow", digest)
-        for name, digest in digests.items()
-    )
 
 
 def _link_artifact(staging: Staging, target: Path, manifest: Mapping[str, Any]) -> None:
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
     for name in PARTS:
-        _link(staging.path / f"{name}.arrow", temporary / f"{name}.arrow")
-    (temporary / LEXICAL).mkdir()
-    for part in sorted(staging.lexical_directory().iterdir()):
-        if part.is_file() and not part.name.endswith(".lock"):
-            _link(part, temporary / LEXICAL / part.name)
+        part = temporary / f"{name}.arrow"
+        part.parent.mkdir(exist_ok=True)
+        _link(staging.path / f"{name}.arrow", part)
     _write_synced(temporary / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True))
     if target.exists():
-        # A directory without a manifest is what a killed build left.
+        # What a killed build left, or what is damaged.
         shutil.rmtree(target)
     os.replace(temporary, target)
 

@@ -17,7 +17,6 @@ from ctx_pipeline.contracts import ContextItem, IndexPin
 from ctx_pipeline.errors import Conflict, Corrupt, InvalidRequest, NotFound
 from ctx_pipeline.index.artifact import (
     FORMAT_VERSION,
-    LEXICAL,
     Generation,
     Layout,
     move_pointer,
@@ -28,7 +27,6 @@ from ctx_pipeline.index.artifact import (
 )
 from ctx_pipeline.index.facts import scope_label
 from ctx_pipeline.index.labels import labels_of
-from ctx_pipeline.index.lexical import Lexical
 from ctx_pipeline.security.visibility import is_within
 
 if TYPE_CHECKING:
@@ -239,7 +237,7 @@ def closed_since(directory: Path, store: Store, at: datetime) -> int:
     manifest = _manifest(directory)
     names = read_table(directory / "discovered.arrow").select(["tenant", "item_id"])
     filtered = read_table(directory / "filtered.arrow")
-    labels, _ = labels_of(filtered)
+    labels = labels_of(filtered)
     keys = zip(names.column("tenant").to_pylist(), names.column("item_id").to_pylist(), strict=True)
     # The last row of an item is its newest version; older ones show to nobody who may not see it.
     old: dict[tuple[str, str], int] = dict(
@@ -306,14 +304,9 @@ def _no_artifact(message: str) -> NotFound:
 
 
 def _check_whole(directory: Path, manifest: dict[str, Any]) -> None:
-    problems = list(wrong_parts(directory, manifest))
-    try:
-        Lexical(directory / LEXICAL)
-    except ValueError:
-        problems.append("the full-text index cannot be opened")
-    if problems:
+    for problem in wrong_parts(directory, manifest):
         where = f"artifact {manifest['content_hash'][:16]}"
-        raise Corrupt(problems[0], where=where, fix="choose another artifact")
+        raise Corrupt(problem, where=where, fix="choose another artifact")
 
 
 def _check_settings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from ctx_pipeline.contracts import SENSITIVITY_RANK, TRUST_RANK, ContextItem, Sensitivity, Trust
 from ctx_pipeline.index.overlay import ItemKey, Patch, apply_patch, supersede_chain
 from ctx_pipeline.index.rows import References, Row, declared_version
+from ctx_pipeline.security.narrowing import within_ceiling
 from ctx_pipeline.security.visibility import (
     ALWAYS,
     EVERYONE,
@@ -46,8 +47,9 @@ def label_table(
     *,
     gone: frozenset[str] = frozenset(),
     source_labels: Mapping[str, ScopeLabel] | None = None,
-) -> tuple[pa.Table, StateColumns]:
-    """Return the labels and times of every row as a table, and as columns.
+    may_widen: frozenset[str] = frozenset(),
+) -> pa.Table:
+    """Return the labels and times of every row.
 
     `gone` are sources that the project no longer has: their items are retired, but still judged when a snapshot that
     showed them is read back. Columns: scope, state, tied and the times of `StateColumns`; the labels are in the
@@ -55,10 +57,9 @@ def label_table(
     """
     import pyarrow as pa
 
-    labels, columns = state_columns(rows, patches, gone=gone, source_labels=source_labels)
-    tenants = {
-        tenant: number for number, tenant in enumerate(dict.fromkeys(row.tenant for row in rows))
-    }
+    labels, columns = state_columns(
+        rows, patches, gone=gone, source_labels=source_labels, may_widen=may_widen
+    )
     table = pa.table(
         {
             "scope": pa.array(columns.scope, pa.int32()),
@@ -68,16 +69,13 @@ def label_table(
         }
     )
     text = json.dumps([asdict(label) for label in labels], ensure_ascii=False)
-    return table.replace_schema_metadata(
-        {"labels": text, "tenants": json.dumps(tenants, ensure_ascii=False)}
-    ), columns
+    return table.replace_schema_metadata({"labels": text})
 
 
-def labels_of(table: pa.Table) -> tuple[list[ScopeLabel], dict[str, int]]:
-    """Return the labels and the tenant numbers that `label_table` put beside its columns."""
+def labels_of(table: pa.Table) -> list[ScopeLabel]:
+    """Return the labels that `label_table` put beside its columns."""
     metadata: Any = table.schema.metadata or {}
-    labels = TypeAdapter(list[ScopeLabel]).validate_json(metadata[b"labels"])
-    return labels, json.loads(metadata[b"tenants"])
+    return TypeAdapter(list[ScopeLabel]).validate_json(metadata[b"labels"])
 
 
 def state_columns(
@@ -86,14 +84,17 @@ def state_columns(
     *,
     gone: frozenset[str] = frozenset(),
     source_labels: Mapping[str, ScopeLabel] | None = None,
+    may_widen: frozenset[str] = frozenset(),
 ) -> tuple[list[ScopeLabel], StateColumns]:
     """Compute labels and times of every row from the items and what the overlay says of them.
 
-    `gone` are sources that the project no longer has; `source_labels` is what each source grants today.
+    `gone` are sources that the project no longer has; `source_labels` is what each source grants today, which bounds
+    its items but for those of `may_widen`.
     """
     numbers: dict[ScopeLabel, int] = {}
+    own_labels = _within_sources(rows, source_labels or {}, may_widen)
     scope = np.fromiter(
-        (numbers.setdefault(row.label, len(numbers)) for row in rows), np.int32, len(rows)
+        (numbers.setdefault(label, len(numbers)) for label in own_labels), np.int32, len(rows)
     )
     columns = StateColumns(
         scope=scope.copy(),
@@ -124,9 +125,21 @@ def state_columns(
     return labels, columns
 
 
-def is_current(columns: StateColumns, at: int) -> bool:
-    """Return whether a request without `as_of` could want this row; what is set aside may be restored at any time."""
-    return columns.superseded_at[at] > ALWAYS
+def _within_sources(
+    rows: Sequence[Row], source_labels: Mapping[str, ScopeLabel], may_widen: frozenset[str]
+) -> Iterator[ScopeLabel]:
+    """Yield the label of each row, bounded by what its source grants."""
+    # Equal labels are one object, and comparing them costs more; the first of each is kept so that its id is its own.
+    known: dict[tuple[int, str], tuple[ScopeLabel, ScopeLabel]] = {}
+    for row in rows:
+        key = (id(row.label), row.source)
+        if key not in known:
+            ceiling = None if row.source in may_widen else source_labels.get(row.source)
+            known[key] = (
+                row.label,
+                row.label if ceiling is None else within_ceiling(row.label, ceiling),
+            )
+        yield known[key][1]
 
 
 def _known_from(rows: Sequence[Row], columns: StateColumns) -> None:
@@ -251,7 +264,12 @@ def _is_open(new: ScopeLabel, old: ScopeLabel) -> bool:
     """Whether a label lets in everybody of the tenant that another one could."""
     if new.sensitivity is None or old.sensitivity is None:
         return False
-    restricted = new.environment is not None or new.task_types or new.agent_visibility
+    restricted = (
+        new.environment is not None
+        or new.task_types
+        or new.agent_visibility
+        or new.also is not None
+    )
     closer = (
         SENSITIVITY_RANK[Sensitivity(new.sensitivity)]
         > SENSITIVITY_RANK[Sensitivity(old.sensitivity)]

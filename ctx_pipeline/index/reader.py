@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +19,10 @@ from ctx_pipeline.contracts.codes import PERMISSION_CODES, Exclusion, Rendition
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index.artifact import (
     FORMAT_VERSION,
-    LEXICAL,
     PARTS,
+    SEAL,
     Layout,
-    file_digest,
+    is_sealed,
     read_pointer,
     read_table,
 )
@@ -43,8 +40,9 @@ from ctx_pipeline.index.columns import (
 )
 from ctx_pipeline.index.contested import Contested
 from ctx_pipeline.index.forms import Forms
+from ctx_pipeline.index.integrity import check_artifact
 from ctx_pipeline.index.labels import TIME_COLUMNS, labels_of
-from ctx_pipeline.index.lexical import Lexical, LexicalHits
+from ctx_pipeline.index.lexical import Lexical, LexicalHits, Readership
 from ctx_pipeline.index.overlay import Entry, apply_patch, fold, supersede_chain
 from ctx_pipeline.index.quantised import Plan, Quantised, can_be_best, dot_rows
 from ctx_pipeline.security.visibility import (
@@ -74,9 +72,6 @@ Floats = NDArray[np.float32]
 STRINGS = ("item_id", "version", "title", "subject_name")
 EXACT_ROWS = 1_024
 """Up to so many visible rows are compared with the query by their vectors alone; more, by their small copies first."""
-BESIDE_ROWS = 65_536
-"""From so many visible rows on, words are searched on a second thread: both searches take several milliseconds, and
-neither holds the interpreter."""
 SLICE_CACHE = 32
 """Viewers whose visible rows are kept per view: a byte a row of the tenant each, and four or eight a visible row where
 these do not lie side by side."""
@@ -86,6 +81,15 @@ VIEWER_CACHE = 256
 """Viewers whose permission codes are kept per view."""
 
 
+_LAPSED: NDArray[np.bool_] = np.array(
+    [
+        code_of(number) not in (None, Exclusion.SUPERSEDED, *UNNAMED_CODES)
+        for number in range(len(Exclusion) + 1)
+    ]
+)
+"""By code number: what may be named and is found by its own words. A replaced version is found by its item."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchHits:
     """Visible rows that matched, with their raw scores, and how many rows permission rules removed."""
@@ -93,6 +97,8 @@ class SearchHits:
     dense_rows: Rows
     dense_scores: Floats
     lexical: LexicalHits
+    lapsed: list[int]
+    """The best by words of what time or an event rules out, other than by a later version; they weigh nothing."""
     denied: dict[Exclusion, int]
 
 
@@ -104,6 +110,9 @@ class _Slice:
     visible: Rows
     """Places of the visible rows within the tenant's slice; empty where there is a plan."""
     plan: Plan | None
+    readership: Readership
+    lapsed: NDArray[np.bool_] | None
+    """Places that may be named and are not visible, superseded ones aside; None where there are none."""
     denied: dict[Exclusion, int]
     since: int
     until: int
@@ -139,6 +148,12 @@ class ArtifactReader:
                 where=directory.name,
                 fix="run `ctx build`",
             )
+        if SEAL in self.manifest and not is_sealed(self.manifest):
+            raise Corrupt(
+                "the serving artifact's manifest is not what was written",
+                where=directory.name,
+                fix="run `ctx build`",
+            )
         if self.manifest["format"] != FORMAT_VERSION:
             raise Unavailable(
                 f"the serving artifact has format {self.manifest['format']}, this version reads {FORMAT_VERSION}",
@@ -146,7 +161,7 @@ class ArtifactReader:
                 fix="run `ctx build`",
                 code="index_format",
             )
-        _check_parts(directory, self.manifest["parts"])
+        check_artifact(directory, self.manifest)
         tables = {name: read_table(directory / f"{name}.arrow") for name in PARTS}
         self._tables = tables
         self.content_hash: str = self.manifest["content_hash"]
@@ -160,12 +175,7 @@ class ArtifactReader:
         self.sources: list[dict[str, Any]] = self.manifest["sources"]
         self._read_columns(tables)
         self.contested = Contested(tables["claims"])
-        try:
-            self.lexical = Lexical(directory / LEXICAL)
-        except ValueError as cause:
-            raise Corrupt(
-                "the full-text index cannot be opened", where=directory.name, fix="run `ctx build`"
-            ) from cause
+        self.lexical = Lexical(tables)
 
     def _read_columns(self, tables: dict[str, pa.Table]) -> None:
         found, ranked, filtered = tables["discovered"], tables["ranked"], tables["filtered"]
@@ -193,7 +203,7 @@ class ArtifactReader:
         self.twins: Any = numbers(ranked, "twins")
         self._signature_starts: Any = list_offsets(ranked.column("signature"))
         self._signatures: Any = list_values(ranked.column("signature"))
-        self.labels, self.tenant_numbers = labels_of(filtered)
+        self.labels = labels_of(filtered)
         self.state = StateColumns(
             scope=numbers(filtered, "scope"),
             state=numbers(filtered, "state"),
@@ -334,30 +344,9 @@ class ArtifactReader:
         return rows
 
 
-@cache
-def _beside(_process: int) -> ThreadPoolExecutor:
-    """Return the threads on which a process searches words beside meaning; a fork inherits none that run."""
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="ctx-words")
-
-
 _MANIFEST_KEYS = frozenset(
     {"format", "parts", "content_hash", "generation", "tenants", "sources", "encodings"}
 )
-
-
-def _check_parts(directory: Path, digests: dict[str, str]) -> None:
-    """Refuse an artifact whose parts are not what was published: labels decide who sees what.
-
-    Vectors only order what is visible and are most of the bytes; `ctx doctor` checks them.
-    """
-    for name in PARTS:
-        path = directory / f"{name}.arrow"
-        if not path.exists() or (name != "vectors" and file_digest(path) != digests.get(name)):
-            raise Corrupt(
-                f"index part {name!r} is not what was published",
-                where=directory.name,
-                fix="run `ctx build`",
-            )
 
 
 class ServingView:
@@ -446,34 +435,18 @@ class ServingView:
         first, last = self.reader.tenants.get(viewer.tenant, (0, 0))
         if first == last:
             return SearchHits(
-                np.empty(0, np.intp), np.empty(0, np.float32), LexicalHits([], []), {}
+                np.empty(0, np.intp), np.empty(0, np.float32), LexicalHits([], []), [], {}
             )
         seen = self._slice(first, last, viewer, clock)
-        permissions = self.permissions(viewer)[: len(self.reader.labels)]
-        find_words = partial(
-            self.reader.lexical.search,
-            text,
-            tenant=self.reader.tenant_numbers[viewer.tenant],
-            scopes=np.flatnonzero(permissions == 0).tolist(),
-            current=clock.as_of is None,
-            limit=limit,
-        )
-        words = (
-            _beside(os.getpid()).submit(find_words)
-            if seen.plan is not None and seen.plan.size >= BESIDE_ROWS
-            else None
-        )
         rows, scores = self._dense(vector, seen, first, limit)
-        lexical = find_words() if words is None else words.result()
-        kept = [
-            (row, score)
-            for row, score in zip(lexical.rows, lexical.scores, strict=True)
-            if code_of(int(seen.codes[row - first])) not in UNNAMED_CODES
-        ]
-        denied = dict(seen.denied)
-        return SearchHits(
-            rows, scores, LexicalHits([r for r, _ in kept], [s for _, s in kept]), denied
+        words = self.reader.lexical
+        lexical = words.search(text, seen.readership, limit=limit)
+        lapsed = (
+            []
+            if seen.lapsed is None
+            else words.search(text, seen.readership, limit=limit, among=seen.lapsed).rows
         )
+        return SearchHits(rows, scores, lexical, lapsed, dict(seen.denied))
 
     def _known_slice(self, viewer: Viewer, clock: Clock) -> _Slice | None:
         key = (viewer, clock.as_of)
@@ -500,7 +473,18 @@ class ServingView:
             plan = self.reader.quantised.plan(viewer.tenant, first, visible)
         places = np.flatnonzero(visible) if plan is None else np.empty(0, np.intp)
         denied = self._denied(viewer.tenant, first, last, permissions)
-        made = _Slice(codes, places, plan, denied, timed.since, timed.until)
+        readership = self.reader.lexical.readership(first, visible)
+        lapsed = _LAPSED[codes]
+        made = _Slice(
+            codes,
+            places,
+            plan,
+            readership,
+            lapsed if lapsed.any() else None,
+            denied,
+            timed.since,
+            timed.until,
+        )
         with self._lock:
             self._slices[(viewer, clock.as_of)] = made
             while len(self._slices) > SLICE_CACHE:
@@ -565,6 +549,17 @@ class ServingView:
         return (chosen.astype(np.float64) @ vector.astype(np.float64)).astype(np.float32)
 
 
+def _opened(directory: Path, content_hash: str) -> ArtifactReader:
+    reader = ArtifactReader(directory)
+    if reader.content_hash != content_hash:
+        raise Corrupt(
+            "the index pointer names another content than the artifact has",
+            where=directory.name,
+            fix="delete .ctx/derived and run `ctx build`",
+        )
+    return reader
+
+
 class ServingIndex:
     """Opens the published artifact and keeps up with its pointer and the overlay."""
 
@@ -593,12 +588,12 @@ class ServingIndex:
         """
         with self._lock:
             stamp = self._pointer_stamp()
-            sequence = self._overlay_sequence()
             if self._view is None or stamp != self._stamp:
                 reader = self._open()
+                # After the artifact: one that was published meanwhile knows entries that were not there before.
+                self._view = self._at(reader, self._overlay_sequence())
                 self._stamp = stamp
-                self._view = self._at(reader, sequence)
-            elif sequence != self._view.overlay_sequence:
+            elif (sequence := self._overlay_sequence()) != self._view.overlay_sequence:
                 self._view = self._at(self._view.reader, sequence)
             return self._view if self._guard is None else self._view.guarded(self._guard)
 
@@ -638,7 +633,7 @@ class ServingIndex:
             if self._view is not None and self._view.reader.directory == directory:
                 return self._view.reader
             try:
-                return ArtifactReader(directory)
+                return _opened(directory, pointer["content_hash"])
             except Corrupt:
                 # The pointer may have moved on and the old artifact gone between the two reads.
                 if attempt == 2:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from ctx_pipeline.building.alerts import Alert, newest_alerts
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.index.artifact import Layout, read_pointer
-from ctx_pipeline.index.history import index_pin
+from ctx_pipeline.index.history import built_generation, index_pin
 from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock, micros, stale_codes
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class ProjectStatus:
     """Content hash of the published artifact; None before the first build."""
     embedder: str | None
     overlay_sequence: int
+    waiting: int
+    """Item versions that are recorded and not built yet: until they are, the versions before them are served."""
     pin: IndexPin | None
     """What holds the pointer where it is; None when builds move it."""
     sources: tuple[SourceStatus, ...]
@@ -98,6 +100,7 @@ def project_status(
     """
     layout = Layout(loaded.home)
     pointer = read_pointer(layout)
+    built = built_generation(layout)
     seen = ledger.sources()
     times = ledger.source_times()
     rows = [
@@ -116,6 +119,7 @@ def project_status(
         artifact=None if pointer is None else pointer["content_hash"],
         embedder=None if pointer is None else pointer["generation"]["embedder"],
         overlay_sequence=ledger.overlay_sequence(),
+        waiting=0 if built is None else ledger.created_after(built.store_sequence),
         pin=index_pin(layout),
         sources=tuple(rows),
         alerts=newest_alerts(loaded.home),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -184,4 +185,21 @@ def inspect_tools(view: ServingView, viewer: Viewer, clock: Clock) -> tuple[Tool
     """Return what the catalogue knows of the tools that a viewer can see, by item id."""
     known = tool_items(view.reader.tool_table)
     codes = view.codes(np.fromiter((row for row, _ in known), np.intp), viewer, clock).tolist()
-    return tuple(item for (_, item), code in zip(known, codes, strict=True) if code == 0)
+    return tuple(
+        _own_groups([item for (_, item), code in zip(known, codes, strict=True) if code == 0])
+    )
+
+
+def _own_groups(tools: Sequence[ToolContextItem]) -> list[ToolContextItem]:
+    """Name each group of tools that do the same by its first member here: others may be hidden from the viewer."""
+    members: dict[str, list[str]] = defaultdict(list)
+    for tool in tools:
+        if tool.semantic_overlap_group is not None:
+            members[tool.semantic_overlap_group].append(tool.tool_id)
+    heads = {group: min(ids) for group, ids in members.items() if len(ids) > 1}
+    return [
+        tool.model_copy(
+            update={"semantic_overlap_group": heads.get(tool.semantic_overlap_group or "")}
+        )
+        for tool in tools
+    ]

@@ -25,7 +25,7 @@ from ctx_pipeline.errors import Corrupt, InvalidRequest, NotFound, NotPermitted
 from ctx_pipeline.index.reader import ServingIndex, ServingView
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of, micros
 from ctx_pipeline.stages import assemble, snapshot
-from ctx_pipeline.stages.discover.serve import REQUEST_SOURCE
+from ctx_pipeline.stages.candidates import REQUEST_SOURCE
 
 if TYPE_CHECKING:
     from ctx_pipeline.ledger import Ledger, SnapshotRecord
@@ -244,7 +244,7 @@ def _own(record: SnapshotRecord) -> frozenset[Key]:
     """Return what came with the request: it belongs to the caller, whatever its id looks like."""
     rows: list[dict[str, Any]] = json.loads(record.trace_json)
     return frozenset(
-        (row["item_id"], row["version"]) for row in rows if row["discovered_by"] == [REQUEST_SOURCE]
+        (row["item_id"], row["version"]) for row in rows if REQUEST_SOURCE in row["discovered_by"]
     )
 
 

@@ -25,6 +25,24 @@ piece by piece instead, with the same result.
 """
 
 
+PIECE_CHARS: Final = 16_384
+"""Longer texts are counted piece by piece, so that the time grows with the length and a count may stop early."""
+
+MAX_WORD_CHARS: Final = 32_768
+"""Characters without a break that are merged as one word.
+
+Merging takes more than linear time in the length of a word. A longer one is counted in pieces of `PIECE_CHARS`, each
+of which may count one token more than the whole would.
+"""
+
+
+SAMPLES: Final = 32
+SAMPLE_CHARS: Final = 1_024
+"""Places of a long text, and characters of each, by which its tokens are estimated."""
+CLEARLY_MORE: Final = 1.5
+"""Times the most tokens that a caller has a use for from which an estimate will do."""
+
+
 class _Vocabulary(NamedTuple):
     sha256: str
     pattern: str
@@ -66,22 +84,25 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # White_Space of Unicode without line ends; the lookbehind keeps the search linear.
 _BLANK = "[\t\x0b\x0c \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 _LONG_BLANKS = re.compile(f"(?<!{_BLANK}){_BLANK}{{{MAX_REGEX_BLANKS + 1},}}+")
+# No word of any vocabulary goes on from here; an apostrophe may go on, and so may line ends after other signs.
+_BREAK = re.compile(r"(?<=\S)(?= )|(?<=[^\W_])(?=[\n\t,.;:!?()\"/，。；：、！？（）《》])")
 _load_lock = Lock()
 
 
-def count_tokens(text: str, encoding: str = DEFAULT_ENCODING) -> int:
+def count_tokens(text: str, encoding: str = DEFAULT_ENCODING, most: int | None = None) -> int:
     """Count the tokens of `text` exactly, the text of special tokens counted as ordinary text.
 
-    Equal to `len(tiktoken.get_encoding(encoding).encode_ordinary(text))` for every valid text; a lone surrogate
-    counts as the U+FFFD it is stored as. About 60 us per 1,000 characters; the first call of a process loads the
-    vocabulary (0.3 s).
+    Equal to `len(tiktoken.get_encoding(encoding).encode_ordinary(text))` for every valid text without a word of more
+    than `MAX_WORD_CHARS`; a lone surrogate counts as the U+FFFD it is stored as. About 60 us per 1,000 characters; the
+    first call of a process loads the vocabulary (0.3 s). Beyond `most` tokens counting stops, and the number, which is
+    more than `most`, is an estimate.
 
     Raises:
         InvalidRequest: `encoding` is not one of `ENCODINGS`, or the tokenizer cannot handle the text.
         Unavailable: the package that carries the vocabularies is not installed.
         Corrupt: its file is not the published vocabulary.
     """
-    return _count(_encoding(encoding), text)
+    return _count(_encoding(encoding), text, most)
 
 
 def count_many(texts: Iterable[str], encoding: str = DEFAULT_ENCODING) -> list[int]:
@@ -93,14 +114,43 @@ def count_many(texts: Iterable[str], encoding: str = DEFAULT_ENCODING) -> list[i
     return [_count(tokenizer, text) for text in texts]
 
 
-def _count(tokenizer: Encoding, text: str) -> int:
+def _count(tokenizer: Encoding, text: str, most: int | None = None) -> int:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         text = _SURROGATE.sub("\ufffd", text)
-    if len(text) <= MAX_REGEX_BLANKS:
+    if len(text) <= MAX_WORD_CHARS:
         return _count_ordinary(tokenizer, text)
-    return _count_long(tokenizer, text)
+    if _LONG_BLANKS.search(text):
+        return _count_long(tokenizer, text)
+    if most is not None and len(text) > SAMPLES * SAMPLE_CHARS * 4:
+        estimate = _estimate(tokenizer, text)
+        if estimate > most * CLEARLY_MORE:
+            return estimate
+    total = start = 0
+    while start < len(text):
+        end = _piece_end(text, start)
+        total += _count_ordinary(tokenizer, text[start:end])
+        start = end
+        if most is not None and total > most:
+            return max(most + 1, total * len(text) // start)
+    return total
+
+
+def _estimate(tokenizer: Encoding, text: str) -> int:
+    """Return about how many tokens a long text has, by samples from all over it."""
+    step = len(text) // SAMPLES
+    samples = [text[at : at + SAMPLE_CHARS] for at in range(0, step * SAMPLES, step)]
+    counted = sum(_count_ordinary(tokenizer, sample) for sample in samples)
+    return counted * len(text) // (SAMPLES * SAMPLE_CHARS)
+
+
+def _piece_end(text: str, start: int) -> int:
+    """Return where a piece ends: where a word does, else after `PIECE_CHARS` of a word that is too long."""
+    if len(text) - start <= MAX_WORD_CHARS:
+        return len(text)
+    found = _BREAK.search(text, start + PIECE_CHARS, start + MAX_WORD_CHARS)
+    return start + PIECE_CHARS if found is None else found.start()
 
 
 def _count_long(tokenizer: Encoding, text: str) -> int:

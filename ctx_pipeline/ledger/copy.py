@@ -16,11 +16,13 @@ from sqlalchemy.engine import Connection
 
 from ctx_pipeline.errors import Conflict, CtxError, InvalidRequest
 from ctx_pipeline.ledger.database import Database
-from ctx_pipeline.ledger.schema import COUNTERS, METADATA
+from ctx_pipeline.ledger.schema import COUNTERS, IDENTITY, METADATA
 
 BATCH_ROWS = 200
 """Rows in memory at a time; one snapshot takes some tens of kilobytes."""
 TARGET_VARIABLE = "CTX_LEDGER__URL"
+_MADE_FULL = (COUNTERS, IDENTITY)
+"""Tables that have their one row from the beginning."""
 
 
 def copy_ledger(source: str | Path, target: str | Path) -> dict[str, int]:
@@ -37,7 +39,8 @@ def copy_ledger(source: str | Path, target: str | Path) -> dict[str, int]:
         after.prepare()
         with before.read() as reader, after.write() as writer:
             _require_empty(writer, after.where)
-            writer.execute(delete(COUNTERS))
+            for table in _MADE_FULL:
+                writer.execute(delete(table))
             return {
                 table.name: _copy_table(reader, writer, table.name)
                 for table in METADATA.sorted_tables
@@ -46,7 +49,10 @@ def copy_ledger(source: str | Path, target: str | Path) -> dict[str, int]:
 
 def _require_empty(connection: Connection, where: str) -> None:
     for table in METADATA.sorted_tables:
-        if table is not COUNTERS and connection.execute(select(table).limit(1)).first() is not None:
+        if (
+            table not in _MADE_FULL
+            and connection.execute(select(table).limit(1)).first() is not None
+        ):
             fix = "name an empty database"
             raise Conflict(
                 "there is a ledger already", where=where, fix=fix, code="ledger_not_empty"

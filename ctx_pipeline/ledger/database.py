@@ -133,7 +133,7 @@ class Database:
         """Create or upgrade the schema.
 
         Raises:
-            Unavailable: missing while `readonly` (`ledger_missing`), older while `readonly` (`ledger_too_old`), written
+            Unavailable: missing while `readonly` (`no_ledger`), older while `readonly` (`ledger_too_old`), written
                 by a later release (`ledger_too_new`), or not reachable.
             Corrupt: the file is damaged or no ledger.
         """
@@ -159,7 +159,7 @@ class Database:
             "there is no ledger here",
             where=self.where,
             fix="run `ctx init` or `ctx build`",
-            code="ledger_missing",
+            code="no_ledger",
         )
         if self.path is not None and not self.path.is_file():
             raise missing

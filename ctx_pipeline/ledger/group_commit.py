@@ -15,9 +15,10 @@ from ctx_pipeline.errors import CtxError, Unavailable
 T = TypeVar("T")
 
 WINDOW_SECONDS = 0.015
-"""How long the first of a batch waits for others; with a synced commit of 4 to 12 ms the promise is 50 ms."""
+"""How long the first of a batch waits for others; a synced commit of 4 to 12 ms follows where the disk is free."""
 MAX_QUEUED = 256
-"""Entries that may wait; the next caller waits for room. Each holds one call's pack in memory."""
+"""Entries that may wait, and so the most that a killed process loses; the next caller waits for room. Each holds one
+call's pack in memory."""
 MAX_BATCH = 64
 RETRY_SECONDS = 0.5
 """Pause between attempts while the store fails."""

@@ -17,7 +17,13 @@ from ctx_pipeline.errors import Corrupt, InvalidRequest
 from ctx_pipeline.ledger import journal, retention
 from ctx_pipeline.ledger.counters import draw
 from ctx_pipeline.ledger.database import Database
-from ctx_pipeline.ledger.lives import Life, select_life, select_lives
+from ctx_pipeline.ledger.lives import (
+    Life,
+    count_created,
+    select_last_created,
+    select_life,
+    select_lives,
+)
 from ctx_pipeline.ledger.migrations import stored_version
 from ctx_pipeline.ledger.recalls import check_recalls, insert_recalls, select_recalls
 from ctx_pipeline.ledger.records import (
@@ -31,7 +37,9 @@ from ctx_pipeline.ledger.records import (
 from ctx_pipeline.ledger.rollup import DayMark, select_marks, select_tokens
 from ctx_pipeline.ledger.schema import (
     BLOBS,
+    COUNTERS,
     EVENTS,
+    IDENTITY,
     OVERLAY,
     RECALLS,
     SNAPSHOT_ITEMS,
@@ -51,13 +59,16 @@ _OPEN: weakref.WeakKeyDictionary[Ledger, tuple[SnapshotStore, Database]] = (
 class Ledger:
     """The durable record beside the item store: one file, many processes, many threads.
 
-    What a call acknowledges is synced to disk, except snapshots submitted without `durable`, which follow within 50 ms.
+    What a call acknowledges is synced to disk, except snapshots submitted without `durable`, which follow.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._snapshots = SnapshotStore(database)
         self._times: tuple[int, dict[str, datetime]] = (-1, {})
+        self._identity: str | None = None
+        self.after_overlay: Callable[[], None] | None = None
+        """Called when changes of visibility have been committed."""
         # Runs at `close`, when the object is no longer referenced, or when the interpreter exits.
         self._finalizer = weakref.finalize(self, _shut, self._snapshots, database)
         _OPEN[self] = (self._snapshots, database)
@@ -157,6 +168,16 @@ class Ledger:
         with self._database.read() as connection:
             return select_lives(connection)
 
+    def last_created(self) -> int:
+        """Return the number of the last item version that the log knows; 0 when there is none."""
+        with self._database.read() as connection:
+            return select_last_created(connection)
+
+    def created_after(self, sequence: int) -> int:
+        """Return how many item versions were recorded after a number of the item store."""
+        with self._database.read() as connection:
+            return count_created(connection, sequence)
+
     # --- overlay
 
     def append_overlay(self, entries: Sequence[OverlayEntry]) -> int:
@@ -169,7 +190,10 @@ class Ledger:
         if not entries:
             return self.overlay_sequence()
         with self._database.write() as connection:
-            return journal.insert_overlay(connection, entries)
+            sequence = journal.insert_overlay(connection, entries)
+        if self.after_overlay is not None:
+            self.after_overlay()
+        return sequence
 
     def overlay_since(self, sequence: int) -> tuple[OverlayEntry, ...]:
         """Return the overlay's entries after `sequence`, in order; the last one's number is the new position."""
@@ -181,6 +205,20 @@ class Ledger:
     def overlay_sequence(self) -> int:
         """Return the number of the last committed overlay entry of any process; 0 when there is none. Cheap."""
         return self._database.counters()[0]
+
+    # --- what it is
+
+    def identity(self) -> str:
+        """Return what tells this ledger from every other; a copy of it has the same."""
+        if self._identity is None:
+            with self._database.read() as connection:
+                self._identity = str(connection.execute(select(IDENTITY.c.ledger_id)).scalar_one())
+        return self._identity
+
+    def last_number(self) -> int:
+        """Return the last number that was given away; 0 for a ledger in which nothing has ever happened."""
+        with self._database.read() as connection:
+            return int(connection.execute(select(COUNTERS.c.sequence)).scalar_one())
 
     # --- sources
 
@@ -235,7 +273,10 @@ class Ledger:
         snapshot_id: str | None = None,
         durable: bool = False,
     ) -> None:
-        """Store a snapshot: committed within 50 ms, or before return when `durable`.
+        """Store a snapshot: committed before return when `durable`, else with the next commit of this process.
+
+        That is within 50 ms where disk and processor are free, and later where they are not. A process that is killed
+        loses what it has queued: never more than its 256 newest snapshots, because the next call waits for room.
 
         A callable is run by the writer, so that serialising costs the caller nothing; it needs `snapshot_id`. What it
         reads must not change. The same snapshot again changes nothing. When the queue is full the call waits.

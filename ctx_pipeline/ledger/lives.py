@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import and_, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.engine import Connection
 
 from ctx_pipeline.contracts.codes import Lifecycle
@@ -46,6 +46,20 @@ def select_life(connection: Connection, tenant: str, item_id: str, version: str)
     for state in connection.execute(query.order_by(table.sequence)).scalars():
         _go_on(lives, key, Lifecycle(state))
     return lives.get(key, ())
+
+
+def select_last_created(connection: Connection) -> int:
+    """Return the highest number of a version that the log knows; 0 when there is none."""
+    created = EVENTS.c.to_state == Lifecycle.CREATED.value
+    query = select(EVENTS.c.sequence).where(created).order_by(EVENTS.c.sequence.desc()).limit(1)
+    return connection.execute(query).scalar() or 0
+
+
+def count_created(connection: Connection, after: int) -> int:
+    """Return how many item versions were recorded under a number above `after`."""
+    created = EVENTS.c.to_state == Lifecycle.CREATED.value
+    query = select(func.count()).select_from(EVENTS).where(EVENTS.c.sequence > after, created)
+    return connection.execute(query).scalar() or 0
 
 
 def _go_on(

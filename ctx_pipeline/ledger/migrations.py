@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Number of the newest revision in `versions/`; a test holds the two together."""
 VERSION_TABLE = "ledger_version"
 """Not Alembic's default: whoever shares the database may use that."""

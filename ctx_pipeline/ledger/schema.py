@@ -64,6 +64,9 @@ COUNTERS = Table(
 )
 """One row. A number is drawn inside the transaction that uses it, so order of numbers is order of commits."""
 
+IDENTITY = Table("identity", METADATA, _key("ledger_id"))
+"""One row: what tells this ledger from every other."""
+
 EVENTS = Table(
     "events",
     METADATA,

@@ -77,6 +77,7 @@ def diagnose(home: Path) -> Diagnosis:
     checks.append(_checked("config", lambda: _config(home, loaded)))
     of_project: tuple[tuple[str, Callable[[LoadedConfig], Check]], ...] = (
         ("packages", _packages),
+        ("grants", _grants),
         ("ledger", _ledger),
         ("store", _store),
         ("artifact", _artifact),
@@ -221,48 +222,41 @@ def _packages(loaded: LoadedConfig) -> Check:
     return Check("packages", "fail", message, fix, "missing_package", Unavailable.exit_code)
 
 
-def _ledger(loaded: LoadedConfig) -> Check:
-    from ctx_pipeline.ledger import Ledger
-    from ctx_pipeline.workspace import state_folder
+def _grants(loaded: LoadedConfig) -> Check:
+    from ctx_pipeline.sources.ceilings import silence
+    from ctx_pipeline.sources.origin import Origin
 
-    url = loaded.config.ledger.url
-    path = state_folder(loaded.home) / "ledger.db"
-    if url is None and not path.is_file():
+    tenant = loaded.config.project.tenant
+    lacking = {
+        source.name: silence(Origin.of(source, tenant=tenant)) for source in loaded.config.sources
+    }
+    unseen = [f"{name} ({', '.join(lacks)})" for name, lacks in lacking.items() if lacks]
+    if unseen:
+        message = f"nobody sees what these sources have, for what they lack: {'; '.join(unseen)}"
+        fix = 'name groups or principals in ctx.toml; for everyone of the tenant groups = ["*"]'
+        return Check("grants", "warn", message, fix, "missing_scope")
+    return Check("grants", "ok", f"each of {len(lacking)} sources says who may see it")
+
+
+def _ledger(loaded: LoadedConfig) -> Check:
+    from ctx_pipeline.workspace import read_ledger
+
+    ledger = read_ledger(loaded.home, loaded.config.ledger)
+    if ledger is None:
         return Check("ledger", "ok", "not there yet; the first call or build makes it")
-    with Ledger.open(path if url is None else url.get_secret_value(), readonly=True) as ledger:
+    with ledger:
         report = ledger.integrity()
-        sequence = ledger.overlay_sequence() if report["ok"] else 0
     if not report["ok"]:
         raise Corrupt(
             f"the ledger is damaged: {report['problems'][0]}",
             where=".ctx/state",
             fix="restore .ctx/state from a backup",
         )
-    built = _built_overlay(loaded)
-    if sequence < built:
-        raise Corrupt(
-            f"the ledger is older than the index: it ends at {sequence}, the index knows {built}",
-            where=".ctx/state",
-            fix="restore .ctx/state from a backup as a whole, and delete .ctx/derived with it",
-            code="ledger_behind",
-        )
     return Check(
         "ledger",
         "ok",
         f"{report['counts']['snapshots']} snapshots, {report['counts']['events']} events",
     )
-
-
-def _built_overlay(loaded: LoadedConfig) -> int:
-    """Return up to which entry of the overlay the newest artifact knows; 0 where there is none to read."""
-    from ctx_pipeline.index.artifact import Layout
-    from ctx_pipeline.index.history import built_generation
-
-    try:
-        built = built_generation(Layout(loaded.home))
-    except CtxError:
-        return 0
-    return 0 if built is None else built.overlay_sequence
 
 
 def _store(loaded: LoadedConfig) -> Check:

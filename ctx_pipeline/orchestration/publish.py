@@ -1,4 +1,6 @@
-"""Publish metric definitions: check them, show whom they reach, and make them live for every process at once."""
+"""Publish metric definitions: check them, show whom they reach, and switch every process to them in
+one step.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.config.settings import SourceConfig, load_config
@@ -16,24 +17,23 @@ from ctx_pipeline.contracts.publish import PublishedFile, PublishReport
 from ctx_pipeline.errors import InvalidRequest, Unavailable
 from ctx_pipeline.index.artifact import read_pointer
 from ctx_pipeline.index.labels import is_tie
-from ctx_pipeline.index.overlay import ItemKey, Patch, fold
+from ctx_pipeline.index.overlay import fold
+from ctx_pipeline.orchestration.build import LOCK_SECONDS
 from ctx_pipeline.orchestration.build import build as build_project
 from ctx_pipeline.registry.files import DefinitionFile, Target, find_targets, write_targets
 from ctx_pipeline.registry.review import Review, choose_registry, review
 from ctx_pipeline.registry.stored import Version, read_versions
-from ctx_pipeline.security.visibility import micros
 from ctx_pipeline.times import utc_now
-from ctx_pipeline.workspace import state_folder
-
-if TYPE_CHECKING:
-    from ctx_pipeline.ledger import Ledger, OverlayEntry
+from ctx_pipeline.workspace import read_ledger
 
 __all__ = ["DefinitionFile", "check", "publish"]
 
 ACTOR = "publish"
-BUILD_LOCK_SECONDS = 2.0
-"""How long publishing waits for a build that runs; what is live does not depend on it."""
 MAX_NAMED = 5
+_LATER = (
+    "the next `ctx build`, or the superseded_versions sensor, serves the new versions; "
+    "until then the ones before are"
+)
 
 File = Path | str | DefinitionFile
 
@@ -45,7 +45,8 @@ def check(
     source: str | None = None,
     clock: Callable[[], datetime] = utc_now,
 ) -> PublishReport:
-    """Say what is wrong with files of definitions and what publishing them would change. Writes nothing.
+    """Say what is wrong with files of definitions and what publishing them would change. Writes
+    nothing.
 
     Works before anything has been built: then every definition is new, and tables are not checked.
 
@@ -59,7 +60,7 @@ def check(
     targets = find_targets(registry, loaded.home, files)
     from ctx_pipeline.index.store import Store
 
-    with _open_record(loaded.home, loaded.config.ledger.url is not None) as ledger:
+    with read_ledger(loaded.home, loaded.config.ledger) or nullcontext() as ledger:
         found = review(
             loaded.home,
             loaded.config,
@@ -72,18 +73,6 @@ def check(
     return _report(registry, targets, found, now)
 
 
-def _open_record(home: Path, remote: bool) -> Ledger | nullcontext[None]:
-    """Open the ledger for reading; None when there is none yet."""
-    from ctx_pipeline.ledger import Ledger
-
-    if remote:
-        url = load_config(home).config.ledger.url
-        assert url is not None
-        return Ledger.open(url.get_secret_value(), readonly=True)
-    path = state_folder(home) / "ledger.db"
-    return Ledger.open(path, readonly=True) if path.exists() else nullcontext()
-
-
 def publish(
     home: str | Path,
     files: Sequence[File],
@@ -92,24 +81,30 @@ def publish(
     yes: bool = False,
     build: bool = True,
     progress: bool = False,
+    lock_seconds: float = LOCK_SECONDS,
     clock: Callable[[], datetime] = utc_now,
 ) -> PublishReport:
-    """Put files of definitions into a registry and make them live; when one has an error, nothing is written.
+    """Put files of definitions into a registry and make them live; when one has an error, nothing
+    is written.
 
-    A file takes the place of the one of the same name in the registry's folder; one that lies there is published as it
-    is. Once this returns, no process shows a version that was replaced and whose successor has begun, nor a definition
-    that was removed. New versions are shown when they are built: by this call, or with `build=False` by the next build.
+    A file takes the place of the one of the same name in the registry's folder; one that lies there
+    is published as it is. Readers go from an old version to the new one in one step, with the
+    pointer of the artifact that has both: at every instant exactly one is live, whenever this call
+    is killed. Once it returns with `served`, no process shows a version that was replaced and whose
+    successor has begun. With `build=False` the old versions stay until the next build. Definitions
+    that are removed are shown by no process from then on, built or not.
 
-    Publishing the same again changes nothing, and finishes what a killed call has left. A file that lies in the
-    registry and is not named is read as it is there: its changes become live as well.
+    Publishing the same again changes nothing, and finishes what a killed call has left. A file that
+    lies in the registry and is not named is read as it is there: its changes become live as well.
 
     Args:
         home: Folder of `ctx.toml`.
         files: Paths, or contents with their names.
         source: The registry; None: the only one.
         yes: Whether definitions may be removed.
-        build: Whether to build what agents are shown. A build that runs is not waited for.
+        build: Whether to build what agents are shown.
         progress: Whether the build tells on stderr how far it is.
+        lock_seconds: How long to wait for another build that runs.
         clock: The time at which it takes effect.
 
     Returns:
@@ -117,33 +112,48 @@ def publish(
 
     Raises:
         ConfigError, NotFound: there is no such registry.
-        InvalidRequest: a file cannot be read, has no place in the registry, or would remove definitions without `yes`
-            (`removal_not_confirmed`).
+        InvalidRequest: a file cannot be read, has no place in the registry, or would remove
+            definitions without `yes` (`removal_not_confirmed`).
         Unavailable: the registry or the store cannot be written.
+        CtxError: what the build raised; the old versions are served until one succeeds.
     """
     with Pipeline(Path(home).expanduser(), clock=clock) as pipeline:
-        registry = choose_registry(pipeline.config, source)
-        with pipeline.store.writer():
-            now = clock()
-            targets = find_targets(registry, pipeline.home, files)
-            found = review(
-                pipeline.home,
-                pipeline.config,
-                registry,
-                targets,
-                store=pipeline.store,
-                ledger=pipeline.ledger,
-                now=now,
+        report, last = _record(pipeline, files, source, yes=yes)
+        if report.published:
+            report = _with_build(
+                report, pipeline, wanted=build, progress=progress, lock_seconds=lock_seconds
             )
-            report = _report(registry, targets, found, now)
-            if found.is_refused:
-                return report
+        return report.model_copy(
+            update={"served": report.published and last <= _absorbed(pipeline)}
+        )
+
+
+def _record(
+    pipeline: Pipeline, files: Sequence[File], source: str | None, *, yes: bool
+) -> tuple[PublishReport, int]:
+    """Check the files, and write and record them where nothing is wrong; also return the store's
+    last number.
+    """
+    registry = choose_registry(pipeline.config, source)
+    with pipeline.store.writer():
+        now = pipeline.clock()
+        targets = find_targets(registry, pipeline.home, files)
+        found = review(
+            pipeline.home,
+            pipeline.config,
+            registry,
+            targets,
+            store=pipeline.store,
+            ledger=pipeline.ledger,
+            now=now,
+        )
+        report = _report(registry, targets, found, now)
+        if not found.is_refused:
             if found.removed and not yes:
                 raise _unconfirmed(found)
-            replaced = _write(pipeline, registry, targets, found, now)
-        report = _live(report, replaced)
-        behind = _is_behind(pipeline)
-    return _with_build(report, pipeline.home, wanted=build, behind=behind, progress=progress)
+            _write(pipeline, registry, targets, found)
+            report = _written(report, _replaced(pipeline, registry, now))
+        return report, pipeline.store.max_seq()
 
 
 def _report(
@@ -183,32 +193,37 @@ def _unconfirmed(found: Review) -> InvalidRequest:
 
 
 def _write(
-    pipeline: Pipeline,
-    registry: SourceConfig,
-    targets: Sequence[Target],
-    found: Review,
-    now: datetime,
-) -> list[OverlayEntry]:
-    """Write files, store and overlay, in this order; return what is superseded. Each step is repeated safely."""
+    pipeline: Pipeline, registry: SourceConfig, targets: Sequence[Target], found: Review
+) -> None:
+    """Write files and store, in this order.
+
+    Each step is repeated safely, and none is seen before a build.
+    """
     write_targets(targets)
     pipeline.refresh_source(
         registry.name, batch=found.batch, confirmed_by=ACTOR if found.removed else None
     )
-    patches = fold(pipeline.ledger.overlay_since(0))
-    versions = read_versions(pipeline.store.scan(), registry.name, patches)
-    entries = list(_supersessions(versions, patches, _absorbed(pipeline), now))
-    pipeline.ledger.append_overlay(entries)
-    return entries
 
 
-def _live(report: PublishReport, replaced: Sequence[OverlayEntry]) -> PublishReport:
+def _written(report: PublishReport, replaced: Sequence[tuple[str, datetime]]) -> PublishReport:
     return report.model_copy(
         update={
             "published": True,
-            "superseded": tuple(f"{entry.item_id}@{entry.version}" for entry in replaced),
-            "superseded_from": tuple(entry.effective_at for entry in replaced),
+            "superseded": tuple(name for name, _ in replaced),
+            "superseded_from": tuple(end for _, end in replaced),
         }
     )
+
+
+def _replaced(
+    pipeline: Pipeline, registry: SourceConfig, now: datetime
+) -> list[tuple[str, datetime]]:
+    """Return what the published artifact shows and the record has a successor of, and from when
+    that counts.
+    """
+    patches = fold(pipeline.ledger.overlay_since(0))
+    versions = read_versions(pipeline.store.scan(), registry.name, patches)
+    return list(_overtaken(versions, _absorbed(pipeline), now))
 
 
 def _absorbed(pipeline: Pipeline) -> int:
@@ -217,47 +232,25 @@ def _absorbed(pipeline: Pipeline) -> int:
     return 0 if pointer is None else int(pointer["generation"]["store_sequence"])
 
 
-def _supersessions(
-    versions: Mapping[tuple[str, str], tuple[Version, ...]],
-    patches: Mapping[ItemKey, Patch],
-    absorbed: int,
-    now: datetime,
-) -> Iterator[OverlayEntry]:
-    """Yield an entry for every version whose successor the published artifact does not know yet. Pure.
+def _overtaken(
+    versions: Mapping[tuple[str, str], tuple[Version, ...]], absorbed: int, now: datetime
+) -> Iterator[tuple[str, datetime]]:
+    """Yield every version that a later one replaces which the published artifact does not know yet,
+    and when. Pure.
 
-    It takes effect when the first successor begins. A version that is marked already is not marked again.
+    It ends when the first successor begins.
     """
-    from ctx_pipeline.ledger import OverlayEntry
-
-    for (tenant, item_id), chain in versions.items():
+    for (_, item_id), chain in versions.items():
         for at, version in enumerate(chain):
             later = [
-                (max(now, other.item.valid_from or now), other.seq <= absorbed, other.item.version)
+                (max(now, other.item.valid_from or now), other.seq <= absorbed)
                 for other in chain[at + 1 :]
                 if not is_tie(version.item, other.item)
             ]
-            known = [end for end, is_known, _ in later if is_known]
-            new = [(end, successor) for end, is_known, successor in later if not is_known]
-            if not new or (known and min(known) <= min(new)[0]):
-                continue
-            ends, successor = min(new)
-            patch = patches.get((tenant, item_id, version.item.version))
-            if (
-                patch is not None
-                and patch.marked_at is not None
-                and patch.marked_at <= micros(ends)
-            ):
-                continue
-            yield OverlayEntry(
-                code="superseded",
-                tenant=tenant,
-                item_id=item_id,
-                version=version.item.version,
-                effective_at=ends,
-                recorded_at=now,
-                actor=ACTOR,
-                reason=f"version {successor} was published",
-            )
+            known = [end for end, is_known in later if is_known]
+            new = [end for end, is_known in later if not is_known]
+            if new and not (known and min(known) <= min(new)):
+                yield f"{item_id}@{version.item.version}", min(new)
 
 
 def _is_behind(pipeline: Pipeline) -> bool:
@@ -271,23 +264,21 @@ def _is_behind(pipeline: Pipeline) -> bool:
 
 
 def _with_build(
-    report: PublishReport, home: Path, *, wanted: bool, behind: bool, progress: bool
+    report: PublishReport, pipeline: Pipeline, *, wanted: bool, progress: bool, lock_seconds: float
 ) -> PublishReport:
-    if not behind:
+    if not _is_behind(pipeline):
         return report.model_copy(update={"note": "what agents are shown is up to date"})
     if not wanted:
-        note = "not built: the next `ctx build` or the superseded_versions sensor shows the new versions"
-        return report.model_copy(update={"note": note})
+        return report.model_copy(update={"note": f"not built: {_LATER}"})
     try:
         built: BuildReport = build_project(
-            home,
+            pipeline.home,
             select=f"sources/{report.source}+",
             progress=progress,
-            lock_seconds=BUILD_LOCK_SECONDS,
+            lock_seconds=lock_seconds,
         )
     except Unavailable as busy:
         if busy.stable_code != "build_busy":
             raise
-        note = "another build runs: the next one, or the superseded_versions sensor, shows the new versions"
-        return report.model_copy(update={"note": note})
+        return report.model_copy(update={"note": f"another build runs: {_LATER}"})
     return report.model_copy(update={"build": built})

@@ -28,7 +28,7 @@ from ctx_pipeline.contracts import (
 from ctx_pipeline.contracts.policy import ADDED_WEIGHTS
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.policy.review import CURRENT, Case, NamedPolicy, cases_of, written_layer
-from ctx_pipeline.stages.budget.serve import SHARE_OF_SECTION
+from ctx_pipeline.stages.budget.window import SHARE_OF_SECTION
 from ctx_pipeline.stages.sections import section_of
 
 Level = Literal["error", "warning"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from ctx_pipeline.config.layers import nearest
 from ctx_pipeline.contracts import (
     ContextItem,
     FileCode,
@@ -34,6 +33,9 @@ FIXES: dict[FileCode, str] = {
     FileCode.BAD_RECORD: "correct the key that is named",
     FileCode.NAIVE_TIME: "write the time with an offset, as 2026-01-31T00:00:00Z",
     FileCode.MISSING_SCOPE: "set tenant, sensitivity and groups in the record, the source or [project]",
+    FileCode.HIDDEN_CHARACTERS: "remove the characters, or type the line again",
+    FileCode.WRONG_TENANT: "remove the key, or list the tenant in tenants of the source",
+    FileCode.WIDER_THAN_SOURCE: "remove the key, or set may_widen = true on the source",
 }
 """What to do about an error that the reader of the format found, where its message does not say."""
 
@@ -50,8 +52,6 @@ class Proposal:
     created: frozenset[str]
     """Paths of those that the registry does not have yet."""
     record: Record
-    tenants: Collection[str]
-    """Tenants that the project knows."""
     now: datetime
 
 
@@ -67,7 +67,6 @@ def lint(proposal: Proposal) -> tuple[DefinitionFinding, ...]:
         *_name_findings(proposal, newest),
         *_sql_findings(proposal, newest, own),
         *(one for item in own for one in _version_findings(proposal, item)),
-        *_tenant_findings(proposal, own),
     ]
     distinct = dict.fromkeys(found)
     return tuple(
@@ -260,19 +259,3 @@ def _starts_before(item: ContextItem, live: ContextItem) -> bool:
         and live.valid_from is not None
         and item.valid_from < live.valid_from
     )
-
-
-def _tenant_findings(
-    proposal: Proposal, newest: Sequence[ContextItem]
-) -> Iterator[DefinitionFinding]:
-    for item in newest:
-        tenant = item.scope.tenant
-        if tenant and tenant not in proposal.tenants:
-            near = nearest(tenant, list(proposal.tenants))
-            fix = (
-                f"did you mean {near!r}?"
-                if near
-                else "name a tenant of ctx.toml, or add a source of that tenant"
-            )
-            message = f"{item.item_id} is for a tenant that no source and no setting of this project names"
-            yield _finding(proposal, item, DefinitionCode.UNKNOWN_TENANT, message, fix)

@@ -143,19 +143,8 @@ def review(
         published=frozenset(paths | {source.path or "", source.name}),
         created=frozenset(target.shown for target in targets or () if target.before is None),
         record=record,
-        tenants=_tenants(config, record),
         now=now,
     )
     return Review(
         batch, lint(proposal), definition_changes(batch.items, changes, record, ledger, now)
-    )
-
-
-def _tenants(config: ProjectConfig, record: Record) -> frozenset[str]:
-    """Return the tenants that the project names or has published definitions for."""
-    named = [config.project.tenant, *(source.tenant for source in config.sources)]
-    if config.identity is not None:
-        named.append(config.identity.tenant)
-    return frozenset(
-        {tenant for tenant in named if tenant} | {tenant for tenant, _ in record.versions if tenant}
     )

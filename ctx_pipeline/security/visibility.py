@@ -34,6 +34,8 @@ VISIBLE = 0
 
 UNNAMED_CODES = frozenset((*PERMISSION_CODES, Exclusion.FORGOTTEN))
 """What fails with one of these is counted and never named, in a trace or anywhere else."""
+WITHDRAWN_CODES = frozenset((Exclusion.QUARANTINED, Exclusion.RETIRED))
+"""What fails with one of these may be named, and leads to nothing else: it counts as if it were not there."""
 _NUMBER = {code: number for number, code in enumerate(CODES, start=1)}
 
 EVERYONE = "*"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile
-from ctx_pipeline.text import repair
+from ctx_pipeline.text import repair, spelled
 
 MAX_NUL_SHARE = 0.1
 """Above this share of NUL bytes a file is binary, or UTF-16 without a mark, even where it decodes
@@ -101,7 +101,7 @@ class _Finder:
             return self.skip(shown, "symbolic link to a folder that is read where it is")
         if not stat.S_ISREG(status.st_mode):
             return self.skip(shown, "not a regular file")
-        name = repair(path.relative_to(self.base).as_posix())
+        name = spelled(repair(path.relative_to(self.base).as_posix()))
         self.files.append(FoundFile(path=path, name=name, shown=shown, size_bytes=status.st_size))
 
     def fail(self, shown: str, code: FileCode, message: str) -> None:
@@ -183,9 +183,9 @@ def shown_path(path: Path, home: Path) -> str:
     outside.
     """
     try:
-        return repair(Path(os.path.relpath(path, home)).as_posix())
+        return spelled(repair(Path(os.path.relpath(path, home)).as_posix()))
     except ValueError:  # another drive
-        return repair(path.as_posix())
+        return spelled(repair(path.as_posix()))
 
 
 def read_bytes(found: FoundFile, limit_bytes: int) -> bytes | FileError:

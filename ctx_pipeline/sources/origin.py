@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ctx_pipeline.config.settings import DEFAULT_AUTHORITY, SourceConfig
@@ -38,6 +39,10 @@ class Origin:
         repr=False,
     )
     """Scopes that records have asked for, each built once."""
+    key_lines: dict[tuple[str, str], Mapping[str, int]] = field(
+        default_factory=dict[tuple[str, str], Mapping[str, int]], compare=False, repr=False
+    )
+    """By item and version: on which lines the keys of a record stand that says who may see it."""
     units: Units = field(default_factory=Units, compare=False, repr=False)
     """What is stored as it was read last; empty: everything is parsed."""
 

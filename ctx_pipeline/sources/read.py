@@ -12,10 +12,12 @@ from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.config.source_rules import unread_kind
 from ctx_pipeline.contracts import FileCode, FileError, SourceKind
 from ctx_pipeline.errors import ConfigError
+from ctx_pipeline.sources.ceilings import within_source
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.reading import SourceReading
 from ctx_pipeline.sources.units import Units
+from ctx_pipeline.sources.unseen import without_unseen
 
 Adapter = Callable[[tuple[FoundFile, ...], Origin], SourceReading]
 """Reads the files of one source. It reports what is wrong with a file and never raises for its content."""
@@ -36,7 +38,8 @@ def read_source(
 
     A file that cannot be read or understood is an entry of `errors`, never an exception, and the other files are
     loaded. A path that does not exist gives one error of code `missing`, and so does a library that is not installed,
-    of code `unreadable`.
+    of code `unreadable`. What records say of their readers holds
+    within what the source says: see `within_source`. Characters that nobody sees are taken out: see `without_unseen`.
 
     Args:
         source: The `[[sources]]` entry.
@@ -48,8 +51,9 @@ def read_source(
     Raises:
         ConfigError: there is no adapter for the source's kind, or the source names no path.
     """
+    origin = Origin.of(source, tenant=tenant, units=units)
     try:
-        return _read(source, home, Origin.of(source, tenant=tenant, units=units), replaced)
+        return without_unseen(within_source(_read(origin, home, replaced), origin))
     except ImportError as missing:
         if missing.name is not None and missing.name.startswith("ctx_pipeline"):
             raise
@@ -70,9 +74,8 @@ def _without_library(source: SourceConfig, library: str | None) -> SourceReading
     )
 
 
-def _read(
-    source: SourceConfig, home: Path, origin: Origin, replaced: Sequence[FoundFile]
-) -> SourceReading:
+def _read(origin: Origin, home: Path, replaced: Sequence[FoundFile]) -> SourceReading:
+    source = origin.source
     if source.kind in READERS:
         reader: Reader = _load(READERS[source.kind])
         return reader(origin, home)

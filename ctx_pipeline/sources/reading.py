@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ctx_pipeline.contracts import ContextItem, FileCode, FileError, FileStatus, SourceFile
+from ctx_pipeline.contracts import ContextItem, FileError, FileStatus, SourceFile
 from ctx_pipeline.sources.files import FoundFile
 from ctx_pipeline.sources.units import KnownItem
 
@@ -58,7 +58,7 @@ class ReadingBuilder:
         self.open(found)
         entry = self.entries[found.shown]
         entry.items.extend(items)
-        if unit is not None and not any(_is_unscoped(item) for item in items):
+        if unit is not None:
             entry.units[unit] = items
 
     def keep(self, found: FoundFile, unit: bytes, known: tuple[KnownItem, ...]) -> None:
@@ -89,13 +89,11 @@ class ReadingBuilder:
             self.skip(found, "says only what is said elsewhere in this source")
 
     def build(self) -> SourceReading:
-        """Return the batch; items that nobody may see are reported once per file as `missing_scope`."""
+        """Return the batch."""
         entries = self.entries.values()
         return SourceReading(
             items=tuple(item for entry in entries for item in entry.items),
-            errors=tuple(
-                error for entry in entries for error in (*entry.errors, *_unscoped(entry))
-            ),
+            errors=tuple(error for entry in entries for error in entry.errors),
             files=tuple(_account(entry) for entry in entries),
             kept=tuple(known for entry in entries for known in entry.kept),
             units={unit: said for entry in entries for unit, said in entry.units.items()},
@@ -118,22 +116,3 @@ def _account(entry: _Entry) -> SourceFile:
         bytes=entry.found.size_bytes,
         reason=reason,
     )
-
-
-def _unscoped(entry: _Entry) -> tuple[FileError, ...]:
-    denied = [item for item in entry.items if _is_unscoped(item)]
-    if not denied:
-        return ()
-    message = (
-        f"{len(denied)} items lack a tenant, a sensitivity, or both principals and groups, so nobody may see them:"
-        " set them in the record, in the source or in [project]"
-    )
-    line = denied[0].provenance.locator.line_start
-    return (
-        FileError(path=entry.found.shown, line=line, code=FileCode.MISSING_SCOPE, message=message),
-    )
-
-
-def _is_unscoped(item: ContextItem) -> bool:
-    scope = item.scope
-    return not scope.tenant or item.sensitivity is None or not (scope.principals or scope.groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -192,6 +192,8 @@ class Draft:
     """Used where the record names no version; None: hash of the content."""
     source_version: str
     """Of the file or record, where none is declared."""
+    key_lines: Mapping[str, int] = field(default_factory=dict[str, int], compare=False)
+    """On which lines the keys of the record stand, where that is known."""
     line_start: int | None = None
     line_end: int | None = None
     heading_path: tuple[str, ...] = ()
@@ -211,7 +213,7 @@ class Draft:
 
 
 def scope_of(fields: RecordFields, origin: Origin) -> Scope:
-    """Return who may see the record.
+    """Return who may see the record by its own words; `within_source` bounds them.
 
     A record that names principals or groups replaces the source's list of both: to name one person in a source that
     is open to `*` restricts the record to that person.
@@ -254,9 +256,14 @@ def make_item(draft: Draft, origin: Origin) -> ContextItem:
         source_version=fields.version or draft.source_version,
         locator=locator,
     )
+    item_id = origin.item_id(draft.kind.value, draft.name)
+    version = fields.version or draft.version or short_hash(draft.content)
+    scope = scope_of(fields, origin)
+    if draft.key_lines and (scope is not origin.scope or fields.sensitivity is not None):
+        origin.key_lines[item_id, version] = draft.key_lines
     return ContextItem(
-        item_id=origin.item_id(draft.kind.value, draft.name),
-        version=fields.version or draft.version or short_hash(draft.content),
+        item_id=item_id,
+        version=version,
         kind=draft.kind,
         subject=fields.subject or draft.subject,
         title=normalise(draft.title),
@@ -266,7 +273,7 @@ def make_item(draft: Draft, origin: Origin) -> ContextItem:
         authority=authority,
         trust=origin.clamp_trust(fields.trust),
         sensitivity=fields.sensitivity or origin.source.sensitivity,
-        scope=scope_of(fields, origin),
+        scope=scope,
         created_at=draft.created_at,
         observed_at=draft.observed_at,
         valid_from=fields.valid_from,

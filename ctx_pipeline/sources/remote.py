@@ -21,7 +21,7 @@ from ctx_pipeline.config.source_rules import ON_DISK, REMOTE_EXTRAS, path_fault,
 from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.sources.files import FoundFile, Located, locate
-from ctx_pipeline.text import repair
+from ctx_pipeline.text import repair, spelled
 
 MAX_FILES = 20_000
 MAX_DEPTH = 32
@@ -240,7 +240,7 @@ class _Listing:
         return True
 
     def _add(self, path: str, base: str, info: dict[str, Any] | None) -> None:
-        name = repair(_relative(path, base))
+        name = spelled(repair(_relative(path, base)))
         place = _fixed_part(self.shown) if glob.has_magic(self.shown) else self.shown.rstrip("/")
         shown = self.shown if path == self.root.rstrip("/") else _shown(place, name)
         if ".." in PurePosixPath(name).parts or name.startswith("/") or not name:

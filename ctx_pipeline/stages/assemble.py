@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ctx_pipeline.contracts import (
@@ -15,7 +15,7 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.contracts.render import sections_text
 from ctx_pipeline.index.artifact import Staging, publish_artifact
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict, Verdicts
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS, SectionSpec, in_order
 from ctx_pipeline.text import canonical_json, sha256_hex, short_hash
 from ctx_pipeline.tools.catalogue import ToolRow
@@ -35,15 +35,18 @@ def heading_of(section: SectionSpec) -> str:
 
 
 def serve(
-    candidates: Sequence[Candidate],
-    text_of: Callable[[Candidate], str],
+    judged: Judged,
+    texts: Mapping[Candidate, str],
     heading_tokens: Mapping[str, int],
     order: Sequence[str] = (),
 ) -> tuple[PackSection, ...]:
-    """Put the selected candidates into sections, in the order of authority; `order` says which data comes first."""
+    """Put what is shown into sections, in the order of authority.
+
+    `texts` are those of `transform`; `order` says which data comes first.
+    """
     chosen: dict[str, list[Candidate]] = {section.name: [] for section in SECTIONS}
-    for candidate in candidates:
-        if candidate.selected and candidate.section != TOOLS:
+    for candidate in judged.selected():
+        if candidate.section != TOOLS:
             chosen[candidate.section].append(candidate)
     return tuple(
         PackSection(
@@ -53,7 +56,8 @@ def serve(
             heading=heading_of(section),
             heading_tokens=heading_tokens[section.name],
             items=tuple(
-                _pack_item(candidate, text_of(candidate)) for candidate in _ordered(section, items)
+                _pack_item(candidate, judged.verdicts[candidate], texts[candidate])
+                for candidate in _ordered(section, items, judged.verdicts)
             ),
         )
         for section in in_order(order)
@@ -61,40 +65,42 @@ def serve(
     )
 
 
-def _ordered(section: SectionSpec, items: list[Candidate]) -> list[Candidate]:
+def _ordered(section: SectionSpec, items: list[Candidate], verdicts: Verdicts) -> list[Candidate]:
     if section.stable:
         # Outer folders first: the nearest instruction has the last word.
         return sorted(items, key=lambda c: (c.item_id.count("/"), c.item_id, c.version))
-    return sorted(items, key=lambda c: (c.order, -c.score, c.item_id, c.version))
+    return sorted(items, key=lambda c: (c.order, -verdicts[c].score, c.item_id, c.version))
 
 
-def _pack_item(candidate: Candidate, text: str) -> PackItem:
-    assert candidate.rendition is not None, "a selected candidate has a rendition"
+def _pack_item(candidate: Candidate, verdict: Verdict, text: str) -> PackItem:
+    assert verdict.rendition is not None, "a selected candidate has a rendition"
     return PackItem(
         item_id=candidate.item_id,
         version=candidate.version,
         kind=candidate.kind,
         title=candidate.title,
-        rendition=candidate.rendition,
-        tokens=candidate.cost,
+        rendition=verdict.rendition,
+        tokens=verdict.cost(candidate),
         text=text,
     )
 
 
 def capabilities(
-    candidates: Sequence[Candidate],
-    text_of: Callable[[Candidate], str],
+    judged: Judged,
+    texts: Mapping[Candidate, str],
     known: Mapping[int, ToolRow],
 ) -> tuple[Capability, ...]:
     """Return the selected tools in a stable order, so that they do not break a provider's cache."""
     tools = sorted(
-        (c for c in candidates if c.selected and c.section == TOOLS),
+        (c for c in judged.selected() if c.section == TOOLS),
         key=lambda c: (c.item_id, c.version),
     )
-    return tuple(_capability(tool, text_of(tool), known.get(tool.row)) for tool in tools)
+    return tuple(
+        _capability(tool, judged.verdicts[tool], texts[tool], known.get(tool.row)) for tool in tools
+    )
 
 
-def _capability(tool: Candidate, text: str, known: ToolRow | None) -> Capability:
+def _capability(tool: Candidate, verdict: Verdict, text: str, known: ToolRow | None) -> Capability:
     schema: dict[str, Any] = json.loads(text)
     name, description = str(schema.get("name", tool.title)), str(schema.get("description") or "")
     return Capability(
@@ -103,14 +109,14 @@ def _capability(tool: Candidate, text: str, known: ToolRow | None) -> Capability
         name=name,
         description=description,
         input_schema=schema.get("input_schema") or {},
-        tokens=tool.cost,
+        tokens=verdict.cost(tool),
         risk_level=RISKS[known.risk]
         if known
         else risk_of(name, description, schema.get("annotations") or {}),
         schema_hash=short_hash(text, 16),
-        rendition=tool.rendition or Rendition.FULL,
+        rendition=verdict.rendition or Rendition.FULL,
         server=None if known is None else known.server,
-        tool_name=None if known is None else known.tool_name,
+        tool_name=known.tool_name if known else None if tool.title == name else tool.title,
     )
 
 

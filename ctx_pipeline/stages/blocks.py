@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from ctx_pipeline.contracts.codes import Rendition
-from ctx_pipeline.text import normalise, sha256_hex
+from ctx_pipeline.text import legible, sha256_hex
 
-RENDITION_VERSION = "2"
+RENDITION_VERSION = "3"
 """Changes whenever the bytes of a rendition change; part of every build's generation."""
 
 COMPACT_CHARS = 480
@@ -20,8 +21,9 @@ COMPACT_CHARS = 480
 COMPACT_MIN_SAVING = 0.25
 """A compact rendition that saves less than this share of the full one is not offered."""
 
-# A reader may skip blanks and invisible characters inside a tag, so these imitate one as well. Possessive: linear time.
-_GAP = r"[\s\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]*+"
+# A reader may skip blanks and marks of what was no text inside a tag, so these imitate one as well. Characters that
+# nobody sees are taken out before. Possessive: linear time.
+_GAP = r"[\s\ufffd]*+"
 _IMITATION = re.compile(rf"<(?={_GAP}(?:/{_GAP})?(?:item|section)\b)", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?;。！？；\n](?=\s|[^\x00-\x7f]|$)")
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -36,6 +38,8 @@ class BlockLabels:
     title: str
     source: str
     trust: str
+    times: tuple[tuple[str, str], ...] = ()
+    """Names of times and the times, for what is only as good as it is recent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,20 @@ class Blocks:
     compact: str | None
     pointer: str
 
+    def of(self, rendition: Rendition) -> str | None:
+        """Return one of them."""
+        match rendition:
+            case Rendition.FULL:
+                return self.full
+            case Rendition.COMPACT:
+                return self.compact
+            case Rendition.POINTER:
+                return self.pointer
+
 
 def make_blocks(labels: BlockLabels, content: str) -> Blocks:
     """Render an item in every rendition."""
-    body = escape(normalise(content))
+    body = escape(legible(content))
     tag = _tag(body)
     full = _wrap(tag, _attributes(labels, Rendition.FULL), body)
     short = _shorten(body)
@@ -59,6 +73,24 @@ def make_blocks(labels: BlockLabels, content: str) -> Blocks:
         if len(compact) > len(full) * (1 - COMPACT_MIN_SAVING):
             compact = None
     return Blocks(full=full, compact=compact, pointer=_pointer(labels, len(body)))
+
+
+def sent_blocks(labels: BlockLabels, content: str, characters: int | None = None) -> Blocks:
+    """Render what came with a request: nobody keeps it, so that a pointer leads nowhere.
+
+    `characters` is its length where `content` is only its beginning.
+    """
+    body = escape(legible(content))
+    length = len(body) if characters is None else characters
+    pointer = f'<item {_attributes(labels, Rendition.POINTER)} characters="{length}"/>\n'
+    full = _wrap(_tag(body), _attributes(labels, Rendition.FULL), body)
+    return Blocks(full=full, compact=None, pointer=pointer)
+
+
+def cut_block(labels: BlockLabels, content: str) -> str:
+    """Return the block of a content that has been cut."""
+    body = escape(legible(content))
+    return _wrap(_tag(body), _attributes(labels, Rendition.COMPACT), body)
 
 
 def escape(body: str) -> str:
@@ -81,15 +113,23 @@ def _attributes(labels: BlockLabels, rendition: Rendition) -> str:
         ("title", labels.title),
         ("source", labels.source),
         ("trust", labels.trust),
+        *labels.times,
     ]
     if rendition is not Rendition.FULL:
         pairs.append(("shown", rendition.value))
     return " ".join(f'{name}="{attribute(value)}"' for name, value in pairs if value)
 
 
+def time_text(moment: datetime) -> str:
+    """Return a time as blocks say it, in UTC: the day alone where it is midnight."""
+    utc = moment.astimezone(UTC)
+    midnight = (utc.hour, utc.minute, utc.second) == (0, 0, 0)
+    return f"{utc:%Y-%m-%d}" if midnight else f"{utc:%Y-%m-%dT%H:%M}Z"
+
+
 def attribute(value: str, limit: int = 160) -> str:
     """Return a value that is safe inside double quotes on one line, at most `limit` characters."""
-    flat = " ".join(normalise(value).split())
+    flat = " ".join(legible(value).split())
     flat = (
         flat.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
     )

@@ -6,6 +6,11 @@ import time
 
 from ctx_pipeline.contracts import PackWarning
 
+CHARS_A_MILLISECOND = 1_000
+"""Characters of a text that can be looked at in a millisecond, with some to spare."""
+LEAST_CHARS = 50_000
+"""Characters that are looked at however late it is."""
+
 
 class Deadline:
     """What there is no time for, where the call has a deadline."""
@@ -26,6 +31,19 @@ class Deadline:
         if not allowed:
             self.leave_out(what)
         return allowed
+
+    def has_spent_less(self, share: float, what: str) -> bool:
+        """Tell whether less than a share of the time is gone; else note that something was left out."""
+        if self._milliseconds is None:
+            return True
+        return self.has_time_for(what, self._milliseconds * (1 - share) / 1_000)
+
+    def characters(self) -> int | None:
+        """Return how many characters of a text there is time to look at; None: all of them."""
+        if self._end is None:
+            return None
+        left = self._end - time.perf_counter()
+        return max(LEAST_CHARS, int(left * 1_000 * CHARS_A_MILLISECOND))
 
     def leave_out(self, what: str) -> None:
         """Note that something was left out for want of time."""

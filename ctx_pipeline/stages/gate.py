@@ -15,7 +15,7 @@ from ctx_pipeline.contracts import (
     PackWarning,
     Rendition,
 )
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import Candidate, Judged
 from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS, TRUSTED_TO_INSTRUCT
 
 
@@ -29,7 +29,7 @@ class GateFinding:
 
 
 def check(
-    candidates: Sequence[Candidate],
+    judged: Judged,
     request: ContextRequest,
     *,
     policy: EffectivePolicy,
@@ -42,7 +42,7 @@ def check(
 
     `visible` says of each selected candidate whether the visibility predicate still lets it through.
     """
-    selected = [candidate for candidate in candidates if candidate.selected]
+    selected = judged.selected()
     kinds = {candidate.kind for candidate in selected}
     findings = [
         GateFinding(
@@ -51,7 +51,7 @@ def check(
         for kind in request.required_types
         if kind not in kinds
     ]
-    stale = [candidate for candidate in selected if candidate.stale]
+    stale = [candidate for candidate in selected if judged.verdicts[candidate].stale]
     for source, number in sorted(Counter(c.source for c in stale).items()):
         message = f"{number} shown items are past the freshness window of source {source!r}"
         first = next(candidate.item_id for candidate in stale if candidate.source == source)
@@ -76,7 +76,7 @@ def check(
                 f"the pack has {total_tokens} tokens, usable are {usable}",
             )
         )
-    findings.extend(_oversize_results(selected, policy))
+    findings.extend(_oversize_results(judged, policy))
     findings.extend(_misplaced_authority(selected))
     return tuple(findings)
 
@@ -87,17 +87,18 @@ def _side(conflict: ConflictRecord) -> str | None:
     return None if side is None else side.item_id
 
 
-def _oversize_results(selected: Sequence[Candidate], policy: EffectivePolicy) -> list[GateFinding]:
+def _oversize_results(judged: Judged, policy: EffectivePolicy) -> list[GateFinding]:
     return [
         GateFinding(
             GateCheck.TOOL_RESULT_TOO_LARGE,
-            f"{candidate.item_id!r} has {candidate.cost} tokens, the policy allows {policy.max_observation_tokens}",
+            f"{candidate.item_id!r} has {candidate.tokens[0]} tokens, the policy allows "
+            f"{policy.max_observation_tokens}",
             candidate.item_id,
         )
-        for candidate in selected
+        for candidate in judged.selected()
         if candidate.kind == ItemKind.OBSERVATION.value
-        and candidate.rendition is Rendition.FULL
-        and candidate.cost > policy.max_observation_tokens
+        and judged.verdicts[candidate].rendition is Rendition.FULL
+        and candidate.tokens[0] > policy.max_observation_tokens
     ]
 
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, ToolRules
 from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import NEVER, STATE_LIVE, ScopeLabel
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
 from ctx_pipeline.stages.sections import TOOLS
-from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table, renamed
+from ctx_pipeline.tools.catalogue import CatalogueTool, CountMany, ToolRow, catalogue_table
 from ctx_pipeline.tools.compact import compact_tool
+from ctx_pipeline.tools.provider_form import renamed
 from ctx_pipeline.tools.traits import RISKS
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def batch(
             phases=phases.get(rows[at].source, ()),
             content=item.content or "{}",
             live=newest[rows[at].key] == at and not is_withdrawn(rows[at], patches),
-            label=_label(rows[at], patches),
+            label=label_today(rows[at], patches),
         )
         for at, item in zip(tool_places(rows), items, strict=True)
     ]
@@ -85,7 +86,7 @@ def _of(row: Row, patches: Mapping[ItemKey, Patch]) -> list[Patch]:
     return [patch for patch in found if patch is not None]
 
 
-def _label(row: Row, patches: Mapping[ItemKey, Patch]) -> ScopeLabel:
+def label_today(row: Row, patches: Mapping[ItemKey, Patch]) -> ScopeLabel:
     """Return who may see a row after what was revoked."""
     found = _of(row, patches)
     return replace(
@@ -146,11 +147,11 @@ def _line(text: str | None) -> str | None:
 
 
 def called_rows(
-    reader: ArtifactReader, request: ContextRequest, permitted: Callable[[list[int]], list[int]]
+    reader: ArtifactReader, request: ContextRequest, standing: Callable[[list[int]], list[int]]
 ) -> list[int]:
     """Return the rows of the tools that the conversation calls: those that show a name, else those that own it.
 
-    `permitted` keeps the rows that may be named, so that what else goes by a name makes no difference.
+    `standing` keeps the rows that may be named and stand, so that what else goes by a name makes no difference.
     """
     names: dict[str, None] = {}
     for message in request.messages:
@@ -162,60 +163,82 @@ def called_rows(
             if isinstance(name, str):
                 names[name] = None
     named = [reader.tool_rows_by_name[name] for name in names if name in reader.tool_rows_by_name]
-    return [row for rows in named for row in permitted(rows.shown) or permitted(rows.owned)]
+    return [row for rows in named for row in standing(rows.shown) or standing(rows.owned)]
 
 
-def prefer_offered(candidates: Sequence[Candidate], request: ContextRequest) -> None:
+def prefer_offered(judged: Judged, request: ContextRequest) -> Judged:
     """A caller that offers tools of its own gets none of the catalogue's."""
     if request.tools is None:
-        return
-    for candidate in candidates:
-        if candidate.section == TOOLS and candidate.excluded is None:
-            candidate.excluded = Exclusion.LOW_RANK
-            candidate.counterfactual = "the request offers its own tools"
+        return judged
+    return judged.ruled(
+        {
+            candidate: judged.verdicts[candidate].out(
+                Exclusion.LOW_RANK, "the request offers its own tools"
+            )
+            for candidate in judged.indexed()
+            if candidate.section == TOOLS
+        }
+    )
 
 
 def serve(
-    candidates: Sequence[Candidate],
+    judged: Judged,
     tools: Mapping[int, ToolRow],
     policy: EffectivePolicy,
     request: ContextRequest,
-) -> None:
-    """Leave out the tools that this phase, risk or policy does not show; each says what would let it in.
+) -> Judged:
+    """Leave out the tools that this phase, risk or policy does not show; each says what would let
+    it in.
 
-    Of tools that a model knows by one name the one of highest authority stays, then score, then id. `candidates` are in
-    order of score. A tool that the conversation has called stays, whatever its risk: providers refuse a conversation
-    whose tools are missing.
+    Of tools that a model knows by one name the one of highest authority stays, then score, then id.
+    Candidates are in order of score. A tool that the conversation has called stays, whatever its
+    risk: providers refuse a conversation whose tools are missing.
     """
-    alive = [c for c in candidates if c.section == TOOLS and c.excluded is None]
-    free = [c for c in alive if c.row in tools and REFERENCED not in c.discovered_by]
-    _by_phase_and_risk(free, tools, policy, request)
-    _one_of_each_name([c for c in alive if c.excluded is None], tools)
-    if policy.tools.candidates is not None:
-        for candidate in [c for c in free if c.excluded is None][policy.tools.candidates :]:
-            candidate.excluded = Exclusion.LOW_RANK
-            candidate.counterfactual = (
-                f"not among the best {policy.tools.candidates} tools (tools.candidates)"
-            )
+    routed = judged.ruled(_by_phase_and_risk(judged, _free(judged, tools), tools, policy, request))
+    routed = routed.ruled(_one_of_each_name(routed, tools))
+    most = policy.tools.candidates
+    if most is None:
+        return routed
+    beyond = f"not among the best {most} tools (tools.candidates)"
+    return routed.ruled(
+        {
+            candidate: routed.verdicts[candidate].out(Exclusion.LOW_RANK, beyond)
+            for candidate in _free(routed, tools)[most:]
+        }
+    )
+
+
+def _free(judged: Judged, tools: Mapping[int, ToolRow]) -> list[Candidate]:
+    """Return the tools of the catalogue that no conversation refers to, best first."""
+    return [
+        c
+        for c in judged.alive()
+        if c.section == TOOLS and c.row in tools and REFERENCED not in c.discovered_by
+    ]
 
 
 def _by_phase_and_risk(
+    judged: Judged,
     candidates: Sequence[Candidate],
     tools: Mapping[int, ToolRow],
     policy: EffectivePolicy,
     request: ContextRequest,
-) -> None:
+) -> dict[Candidate, Verdict]:
     most, share = _limits(policy.tools, request)
-    strong = share * max((candidate.features["relevance"] for candidate in candidates), default=0.0)
+    verdicts = judged.verdicts
+    strong = share * max((verdicts[c].features["relevance"] for c in candidates), default=0.0)
+    out: dict[Candidate, Verdict] = {}
     for candidate in candidates:
-        tool = tools[candidate.row]
+        tool, verdict = tools[candidate.row], verdicts[candidate]
+        relevance = verdict.features["relevance"]
         if tool.phases and request.phase != ANY_PHASE and request.phase not in tool.phases:
-            candidate.excluded = Exclusion.NOT_ROUTED
-            candidate.counterfactual = f"offered in phase {' or '.join(tool.phases)}"
-        elif tool.risk > most and candidate.features["relevance"] <= strong:
-            candidate.excluded = Exclusion.NOT_ROUTED
-            lacking = strong - candidate.features["relevance"] if share < 1.0 else None
-            candidate.counterfactual = _risk_words(tool.risk, lacking, policy.tools)
+            phases = f"offered in phase {' or '.join(tool.phases)}"
+            out[candidate] = verdict.out(Exclusion.NOT_ROUTED, phases)
+        elif tool.risk > most and relevance <= strong:
+            lacking = strong - relevance if share < 1.0 else None
+            words = _risk_words(tool.risk, lacking, policy.tools)
+            out[candidate] = verdict.out(Exclusion.NOT_ROUTED, words)
+    return out
 
 
 def _limits(rules: ToolRules, request: ContextRequest) -> tuple[int, float]:
@@ -238,16 +261,20 @@ def _risk_words(risk: int, lacking: float | None, rules: ToolRules) -> str:
     return f"a tool of {RISKS[risk]} risk: " + ", or ".join(ways)
 
 
-def _one_of_each_name(candidates: Sequence[Candidate], tools: Mapping[int, ToolRow]) -> None:
+def _one_of_each_name(judged: Judged, tools: Mapping[int, ToolRow]) -> dict[Candidate, Verdict]:
+    verdicts = judged.verdicts
     by_name: dict[str, list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
-        tool = tools.get(candidate.row)
-        by_name[candidate.title if tool is None else tool.name].append(candidate)
+    for candidate in judged.alive():
+        if candidate.section == TOOLS:
+            tool = tools.get(candidate.row)
+            by_name[candidate.title if tool is None else tool.name].append(candidate)
+    out: dict[Candidate, Verdict] = {}
     for group in by_name.values():
         if len(group) > 1:
             kept, *losers = sorted(
-                group, key=lambda c: (-c.authority, -c.score, c.item_id, c.version)
+                group, key=lambda c: (-c.authority, -verdicts[c].score, c.item_id, c.version)
             )
             for loser in losers:
-                loser.excluded = Exclusion.DUPLICATE
-                loser.counterfactual = f"same tool name as {kept.item_id}"
+                same = f"same tool name as {kept.item_id}"
+                out[loser] = verdicts[loser].out(Exclusion.DUPLICATE, same)
+    return out

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ctx_pipeline.contracts import ToolContextItem
+from ctx_pipeline.contracts import ToolContextItem, Trust
 from ctx_pipeline.security.visibility import ScopeLabel, is_within
-from ctx_pipeline.text import canonical_json, normalise, short_hash
+from ctx_pipeline.text import canonical_json, short_hash
 from ctx_pipeline.tools.definition import read_content
 from ctx_pipeline.tools.overlap import OverlapText, overlap_groups
+from ctx_pipeline.tools.poison import poison_of
+from ctx_pipeline.tools.provider_form import MAX_NAME_CHARS, hashed_name, plain_name, provider_form
 from ctx_pipeline.tools.schema_walk import properties_of
 from ctx_pipeline.tools.traits import RISKS, phases_of, returns_of, risk_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAX_NAME_CHARS = 64
-"""Longest name of a function that OpenAI and Anthropic take."""
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+UNTRUSTED = frozenset({Trust.RETRIEVED_EXTERNAL.value, Trust.TOOL_UNTRUSTED.value})
+"""What tools of such trust say of themselves may make them look worse, and never better."""
 
 CountMany = Callable[[Sequence[str], str], list[int]]
 
@@ -57,6 +57,10 @@ class ToolRow(NamedTuple):
     """Place in `RISKS`."""
     phases: tuple[str, ...]
     """Where it is offered; empty: everywhere."""
+    refusal: str | None
+    """Why it has no form that providers take; None where it has one."""
+    poison: tuple[str, ...]
+    """Codes of `POISON` that its texts have."""
 
 
 def catalogue_table(
@@ -64,8 +68,8 @@ def catalogue_table(
 ) -> pa.Table:
     """Return what is known of each tool beside its text, in the order given; tokens are of `encoding`.
 
-    Columns: row, item_id, name, tool_name, server, risk (place in `RISKS`), phases, description_tokens,
-    schema_tokens, overlap_group, schema_hash, return_semantics.
+    Columns: row, item_id, name, tool_name, server, risk (place in `RISKS`), phases, refusal, poison,
+    description_tokens, schema_tokens, overlap_group, schema_hash, return_semantics.
     """
     import pyarrow as pa
 
@@ -83,6 +87,8 @@ def catalogue_table(
         "server": ([tool.server for tool in parsed], text),
         "risk": ([RISKS.index(tool.risk) for tool in parsed], pa.uint8()),
         "phases": ([list(tool.phases) for tool in parsed], pa.list_(pa.field("item", text))),
+        "refusal": ([tool.refusal for tool in parsed], text),
+        "poison": ([list(tool.poison) for tool in parsed], pa.list_(pa.field("item", text))),
         "description_tokens": (descriptions, number),
         "schema_tokens": (schemas, number),
         "overlap_group": (groups, text),
@@ -94,11 +100,11 @@ def catalogue_table(
 
 def tool_rows(table: pa.Table) -> dict[int, ToolRow]:
     """Return what serving reads of a `catalogue_table`, by row."""
-    names = ("row", "name", "tool_name", "server", "risk", "phases")
+    names = ("row", "name", "tool_name", "server", "risk", "phases", "refusal", "poison")
     values = zip(*(table.column(name).to_pylist() for name in names), strict=True)
     return {
-        row: ToolRow(name, own, server, risk, tuple(phases))
-        for row, name, own, server, risk, phases in values
+        row: ToolRow(name, own, server, risk, tuple(phases), refusal, tuple(poison))
+        for row, name, own, server, risk, phases, refusal, poison in values
     }
 
 
@@ -141,11 +147,6 @@ def tool_items(table: pa.Table) -> list[tuple[int, ToolContextItem]]:
     ]
 
 
-def renamed(content: str, name: str) -> str:
-    """Return a tool's content under another name."""
-    return normalise(canonical_json({**read_content(content), "name": name}))
-
-
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     key: str
@@ -162,10 +163,18 @@ class _Parsed:
     risk: str
     phases: tuple[str, ...]
     returns: str | None
+    refusal: str | None
+    poison: tuple[str, ...]
+
+    @property
+    def plain(self) -> str:
+        """Its name in a form that providers take."""
+        return plain_name(self.name)
 
     @classmethod
     def of(cls, tool: CatalogueTool) -> _Parsed:
-        content = read_content(tool.content)
+        form = provider_form(tool.content)
+        content = read_content(form.content)
         annotations, meta, schema, output = (
             cast("dict[str, Any]", value) if isinstance(value := content.get(key), dict) else {}
             for key in ("annotations", "_meta", "input_schema", "output_schema")
@@ -184,46 +193,63 @@ class _Parsed:
             description=description,
             schema=canonical_json(schema),
             parameters=tuple(properties_of(schema)),
-            risk=risk_of(name, description, annotations),
+            risk=risk_of(name, description, annotations, trusted=tool.label.trust not in UNTRUSTED),
             phases=phases_of(annotations, meta) or tool.phases,
             returns=returns_of(description, output),
+            refusal=form.refusal,
+            poison=poison_of(read_content(tool.content)),
         )
 
 
 _Seen = dict[ScopeLabel, set[str]]
 """What there is for whom."""
+_Said = dict[ScopeLabel, set[tuple[str, str]]]
+"""The same of tools: their own names, and what they say."""
 
 
 def shown_names(tools: Sequence[_Parsed]) -> list[str]:
     """Return the name by which a model knows each tool, in the order given.
 
-    It is the tool's own name, but where others of this name differ in description or schema and everybody who may see
-    the tool may see them: it is called `<server>__<name>`, in at most `MAX_NAME_CHARS` characters that providers take.
-    The catalogue alone decides, so that no name changes from call to call, and none tells of a hidden tool.
+    It is the tool's own name in a form that providers take (`plain_name`), but where others of this name differ in
+    description, schema or own name and everybody who may see the tool may see them: it is called `<server>__<name>`,
+    in at most `MAX_NAME_CHARS` characters. The catalogue alone decides, so that no name changes from call to call, and
+    none tells of a hidden tool.
     """
-    rivals: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
+    rivals: dict[tuple[str, str], _Said] = defaultdict(lambda: defaultdict(set))
     taken: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
     for tool in tools:
-        taken[tool.tenant, tool.name][tool.label].add(tool.key)
         if tool.live:
-            rivals[tool.tenant, tool.name][tool.label].add(
-                canonical_json([tool.description, tool.schema])
-            )
-    differing = [len(_seen_with(tool.label, rivals[tool.tenant, tool.name])) > 1 for tool in tools]
+            taken[tool.tenant, tool.plain][tool.label].add(tool.key)
+            said = canonical_json([tool.description, tool.schema])
+            rivals[tool.tenant, tool.plain][tool.label].add((tool.name, said))
+    differing = [_has_rival(tool, rivals[tool.tenant, tool.plain]) for tool in tools]
     wanted: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
     for tool, differs in zip(tools, differing, strict=True):
         if differs:
             wanted[tool.tenant, _qualified(tool)][tool.label].add(tool.key)
     names: list[str] = []
     for tool, differs in zip(tools, differing, strict=True):
-        name = _qualified(tool) if differs else tool.name
+        name = _qualified(tool) if differs else tool.plain
         at = (tool.tenant, name)
         if differs and (
             len(_seen_with(tool.label, wanted[at])) > 1 or _seen_with(tool.label, taken.get(at, {}))
         ):
-            name = _shortened(name, tool.key)
+            name = hashed_name(name, tool.key)
         names.append(name)
     return names
+
+
+def _has_rival(tool: _Parsed, there: _Said) -> bool:
+    """Whether others that everybody sees who may see a tool go by its name.
+
+    One whose own name is another gives way to a tool whose own name it is, where all who see the one see the other.
+    """
+    found: set[tuple[str, str]] = set()
+    for label, said in there.items():
+        if is_within(tool.label, label):
+            gives_way = tool.name == tool.plain and is_within(label, tool.label)
+            found |= {each for each in said if each[0] == tool.name or not gives_way}
+    return len(found) > 1
 
 
 def _seen_with(label: ScopeLabel, there: Mapping[ScopeLabel, set[str]]) -> set[str]:
@@ -232,15 +258,12 @@ def _seen_with(label: ScopeLabel, there: Mapping[ScopeLabel, set[str]]) -> set[s
 
 
 def _qualified(tool: _Parsed) -> str:
-    server, name = (_NOT_IN_NAMES.sub("_", part).strip("_") for part in (tool.server, tool.name))
-    qualified = f"{server}__{name}"
-    plain = server and name and len(qualified) <= MAX_NAME_CHARS
-    return qualified if plain else _shortened(qualified, f"{tool.server}\t{tool.name}")
-
-
-def _shortened(name: str, key: str) -> str:
-    """Return a name that ends with a hash of `key` and is short enough."""
-    return f"{name[: MAX_NAME_CHARS - 9]}_{short_hash(key, 8)}"
+    qualified = f"{plain_name(tool.server)}__{tool.plain}"
+    return (
+        qualified
+        if len(qualified) <= MAX_NAME_CHARS
+        else hashed_name(qualified, f"{tool.server}\t{tool.name}")
+    )
 
 
 def _groups(tools: Sequence[_Parsed]) -> list[str | None]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from ctx_pipeline.text import canonical_json, normalise
 from ctx_pipeline.tools.definition import read_content
 from ctx_pipeline.tools.schema_walk import (
-    BY_NAME,
     DEFS,
-    LISTS,
     MAX_DEPTH,
-    SINGLE,
     Schema,
+    change_inner,
+    is_within_limits,
     resolve,
     schemas,
 )
@@ -25,6 +24,12 @@ DESCRIPTION_CHARS = 240
 """Most characters of a compact tool's description; of text that is mostly Chinese, a third."""
 PARAMETER_CHARS = 80
 """The same of the description of one of its parameters."""
+MAX_TRIES = 100
+"""Definitions of a schema that are tried to be put in place ..."""
+MAX_SHORTENED_CHARS = 100_000
+"""... if it is not longer than this, as JSON."""
+MAX_REPEATED_CHARS = 200
+"""A definition that is longer, as JSON, and used more than once stays where it is: its name is shorter."""
 MIN_SAVING = 0.1
 """A compact form that saves less than this share of the characters is not offered."""
 
@@ -64,7 +69,7 @@ def compact_tool(content: str) -> str | None:
 
 def compact_schema(schema: Schema) -> Schema | None:
     """Return a schema without its notes that accepts the same values; None where it cannot be told."""
-    if schema.get("$id") or any(part.get("$id") for _, part in schemas(schema)):
+    if not is_within_limits(schema) or any(part.get("$id") for _, part in schemas(schema)):
         return None
     short = _without_notes(schema, 0)
     if not any(_OWN_ADDRESSES & part.keys() for _, part in schemas(schema)):
@@ -106,42 +111,39 @@ def _without_notes(schema: Schema, depth: int) -> Schema:
             words = shorten(value, PARAMETER_CHARS)
             kept |= {keyword: words} if words else {}
         elif keyword not in NOTES:
-            kept[keyword] = _inner(keyword, value, lambda part: _without_notes(part, depth + 1))
+            kept[keyword] = change_inner(
+                keyword, value, lambda part: _without_notes(part, depth + 1)
+            )
     return kept
-
-
-def _inner(keyword: str, value: Any, change: Callable[[Schema], Schema]) -> Any:
-    """Return the value of a keyword with every schema in it changed."""
-    if keyword in BY_NAME and isinstance(value, dict):
-        named = cast("dict[str, Any]", value)
-        return {
-            name: change(cast("Schema", part)) if isinstance(part, dict) else part
-            for name, part in named.items()
-        }
-    if keyword in LISTS and isinstance(value, list):
-        listed = cast("list[Any]", value)
-        return [change(cast("Schema", part)) if isinstance(part, dict) else part for part in listed]
-    if keyword in SINGLE and isinstance(value, dict):
-        return change(cast("Schema", value))
-    return value
 
 
 def _with_definitions_in_place(schema: Schema) -> Schema:
     """Put each definition where it is referred to, one at a time, as long as that makes the schema shorter."""
     best, size = schema, len(canonical_json(schema))
-    for _ in range(MAX_DEPTH):
-        for table in DEFS:
-            for name in list(cast("Mapping[str, Any]", best.get(table) or {})):
-                tried = _put_in_place(best, table, name)
-                if tried is not None and (length := len(canonical_json(tried))) < size:
-                    best, size = tried, length
-                    break
-            else:
-                continue
+    if size > MAX_SHORTENED_CHARS:
+        return schema
+    waiting = _definitions(best)
+    for _ in range(MAX_TRIES):
+        if not waiting:
             break
-        else:
-            return best
+        tried = _put_in_place(best, *waiting.pop(0))
+        if (
+            tried is not None
+            and is_within_limits(tried)
+            and (length := len(canonical_json(tried))) < size
+        ):
+            best, size = tried, length
+            waiting = _definitions(best)
     return best
+
+
+def _definitions(schema: Schema) -> list[tuple[str, str]]:
+    return [(table, name) for table in DEFS for name in _table(schema, table)]
+
+
+def _table(schema: Schema, name: str) -> Mapping[str, Any]:
+    found: Any = schema.get(name)
+    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _put_in_place(schema: Schema, table: str, name: str) -> Schema | None:
@@ -166,11 +168,14 @@ def _put_in_place(schema: Schema, table: str, name: str) -> Schema | None:
     beside = any(part.get("$ref") == pointer and len(part) > 1 for _, part in schemas(schema))
     if beside or any(part.get("$ref") == pointer for part in inside):
         return None
+    # A large definition in several places would only make it longer, each step by as much again.
+    if uses[pointer] > 1 and len(canonical_json(definition)) > MAX_REPEATED_CHARS:
+        return None
 
     def replaced(part: Schema) -> Schema:
         if part.get("$ref") == pointer:
             return copy.deepcopy(cast("Schema", definition))
-        return {keyword: _inner(keyword, value, replaced) for keyword, value in part.items()}
+        return {keyword: change_inner(keyword, value, replaced) for keyword, value in part.items()}
 
     return replaced(rest)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ctx_pipeline.text import canonical_json
+from ctx_pipeline.tools.accepts import Effort, OutOfSteps
 from ctx_pipeline.tools.compact import NOTES, bare_schema
 from ctx_pipeline.tools.findings import LintTool
 from ctx_pipeline.tools.lint_safety import safety_findings
 from ctx_pipeline.tools.linting import lint_tools
 from ctx_pipeline.tools.schema_walk import (
     Schema,
+    is_within_limits,
     properties_of,
     required_of,
     resolve,
@@ -23,6 +26,10 @@ from ctx_pipeline.tools.schema_walk import (
 
 MAX_LEVELS = 12
 """Objects within objects that are compared; what is deeper only counts as changed."""
+MAX_COMPARED = 5_000
+"""Pairs of schemas that are compared of one tool: references may multiply them without end."""
+MAX_DETAILS = 200
+"""Changes of a schema that are told."""
 _LOWER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 """Bounds that refuse more where they are lower."""
 _HIGHER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
@@ -89,12 +96,14 @@ def diff(old: Iterable[Any], new: Iterable[Any]) -> ToolDrift:
     before, after = _by_key(old), _by_key(new)
     gone = {key: before[key] for key in before if key not in after}
     come = {key: after[key] for key in after if key not in before}
+    saying: dict[str, list[str]] = defaultdict(list)
+    for key, tool in reversed(come.items()):
+        saying[_said(tool)].append(key)
     renamed: list[tuple[str, str]] = []
     for key, tool in list(gone.items()):
-        match = next((other for other in come if _said(come[other]) == _said(tool)), None)
-        if match is not None:
-            renamed.append((key, match))
-            del gone[key], come[match]
+        if alike := saying[_said(tool)]:
+            renamed.append((key, alike.pop()))
+            del gone[key], come[renamed[-1][1]]
     changes = (
         tool_change(key, before[key], after[key]) for key in sorted(before.keys() & after.keys())
     )
@@ -121,9 +130,7 @@ def tool_change(name: str, before: LintTool, after: LintTool) -> ToolChange | No
     """Return how a tool has changed; None where it has not."""
     old, new = before.definition, after.definition
     first, second = old.input_schema or {}, new.input_schema or {}
-    schema = list(_schema_details(first, second))
-    if not schema and canonical_json(bare_schema(first)) != canonical_json(bare_schema(second)):
-        schema = [Detail("the schema changed in another way", breaking=True)]
+    schema = _schema_details(first, second)
     words = list(_word_details(before, after))
     output = list(_output_details(old.output_schema, new.output_schema))
     hints = list(_hint_details(old.annotations or {}, new.annotations or {}))
@@ -144,7 +151,8 @@ def tool_change(name: str, before: LintTool, after: LintTool) -> ToolChange | No
 def _word_details(before: LintTool, after: LintTool) -> Iterator[Detail]:
     if before.description != after.description:
         yield Detail("the description changed")
-    old, new = (properties_of(tool.definition.input_schema) for tool in (before, after))
+    schemes = [tool.definition.input_schema or {} for tool in (before, after)]
+    old, new = (properties_of(schema) if is_within_limits(schema) else {} for schema in schemes)
     for name in sorted(old.keys() & new.keys()):
         if _words_of(old[name]) != _words_of(new[name]):
             yield Detail(f"{name!r} is described otherwise")
@@ -198,21 +206,47 @@ def _output_details(old: Schema | None, new: Schema | None) -> Iterator[Detail]:
         yield Detail("the output schema changed")
 
 
-def _schema_details(old: Schema, new: Schema) -> Iterator[Detail]:
-    """Compare what two input schemas accept."""
-    yield from _compare(old, new, (old, new), "", 0)
+def _schema_details(old: Schema, new: Schema) -> list[Detail]:
+    """Compare what two input schemas accept, as far as `MAX_COMPARED` goes."""
+    if not is_within_limits(old) or not is_within_limits(new):
+        return (
+            []
+            if old == new
+            else [Detail("the schema changed, and is too large to say how", breaking=True)]
+        )
+    before, after = canonical_json(bare_schema(old)), canonical_json(bare_schema(new))
+    if before == after:
+        return []
+    found: list[Detail] = []
+    try:
+        for detail in _compare(old, new, _Roots(old, new, Effort(MAX_COMPARED)), "", 0):
+            found.append(detail)
+            if len(found) == MAX_DETAILS:
+                raise OutOfSteps
+    except OutOfSteps:
+        found.append(Detail("more may have changed: there is too much to compare", breaking=True))
+    if not found:
+        found.append(Detail("the schema changed in another way", breaking=True))
+    return found
 
 
-def _compare(
-    old: Any, new: Any, roots: tuple[Schema, Schema], path: str, level: int
-) -> Iterator[Detail]:
+class _Roots(NamedTuple):
+    """The two schemas as a whole, and how many of their parts may still be compared."""
+
+    old: Schema
+    new: Schema
+    effort: Effort
+
+
+def _compare(old: Any, new: Any, roots: _Roots, path: str, level: int) -> Iterator[Detail]:
+    roots.effort.spend()
     if level > MAX_LEVELS or not isinstance(old, dict) or not isinstance(new, dict):
         if old != new:
             yield Detail(f"{_named(path)} changed", breaking=new is not True)
         return
     first, second = (
-        _resolved(cast("Schema", old), roots[0]),
-        _resolved(cast("Schema", new), roots[1]),
+        _resolved(cast("Schema", old), roots.old, roots.effort),
+        _resolved(cast("Schema", new), roots.new, roots.effort),
     )
     yield from _types(first, second, path)
     yield from _values(first, second, path)
@@ -222,7 +256,9 @@ def _compare(
         if items[0] != items[1]:
             yield from _compare(*items, roots, f"{path}[]", level + 1)
     for keyword in _SHAPES:
-        if _bare(first.get(keyword)) != _bare(second.get(keyword)):
+        was, now = _bare(first.get(keyword)), _bare(second.get(keyword))
+        roots.effort.spend((len(was) + len(now)) // 5_000)
+        if was != now:
             yield Detail(f"{keyword!r} of {_named(path)} changed", breaking=keyword in second)
 
 
@@ -231,12 +267,13 @@ def _bare(value: Any) -> str:
     return canonical_json(wrapped)
 
 
-def _resolved(schema: Schema, root: Schema) -> Schema:
+def _resolved(schema: Schema, root: Schema, effort: Effort) -> Schema:
     for _ in range(MAX_LEVELS):
         reference = schema.get("$ref")
         target: Any = resolve(root, reference) if isinstance(reference, str) else None
         if not isinstance(target, dict):
             return schema
+        effort.spend(len(cast("Schema", target)) // 100)
         schema = {
             **cast("Schema", target),
             **{key: value for key, value in schema.items() if key != "$ref"},
@@ -248,9 +285,7 @@ def _named(path: str) -> str:
     return repr(path) if path else "the arguments"
 
 
-def _members(
-    old: Schema, new: Schema, roots: tuple[Schema, Schema], path: str, level: int
-) -> Iterator[Detail]:
+def _members(old: Schema, new: Schema, roots: _Roots, path: str, level: int) -> Iterator[Detail]:
     before, after = properties_of(old), properties_of(new)
     was, now = set(required_of(old)), set(required_of(new))
     for name in sorted(before.keys() | after.keys()):

@@ -94,7 +94,7 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     # Names and descriptions
     "invalid_name": (
         "warn",
-        "use 1 to 64 of A-Z a-z 0-9 _ -; other names are refused by some providers",
+        "use 1 to 64 of A-Z a-z 0-9 _ -; packs show another name in such a form",
     ),
     "vague_name": ("warn", "name what it does and to what: `<verb>_<object>`"),
     "missing_description": ("error", "say what it does, when to use it and what it returns"),
@@ -128,8 +128,28 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
         "error",
         "make it valid JSON Schema (draft 2020-12 unless `$schema` says otherwise)",
     ),
+    "no_provider_form": (
+        "error",
+        "say at the top that the arguments are an object, with its properties; packs leave the tool out",
+    ),
+    "schema_reshaped": (
+        "warn",
+        "nothing has to be done: packs show one object instead; better, write the properties at the top",
+    ),
     "schema_not_object": ("error", 'arguments are an object: `"type": "object"`'),
     "unresolved_reference": ("error", "define what `$ref` names, inside the schema"),
+    "unknown_dialect": (
+        "warn",
+        "name a draft of JSON Schema, or leave `$schema` out: draft 2020-12",
+    ),
+    "unchecked_schema": (
+        "warn",
+        "make it smaller and flatter, with fewer references and combinations",
+    ),
+    "unchecked_pattern": (
+        "info",
+        "write it without lookaround and back references: other engines hang on such, too",
+    ),
     "required_unknown": ("error", "define the parameter, or take it out of `required`"),
     "required_described": ("warn", "make `required` and the description say the same"),
     "parameter_without_description": ("warn", "say what to pass, in which form"),
@@ -176,10 +196,15 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
         "error",
         "take it out: a description must not tell a model to hand data to somebody else",
     ),
+    "claims_priority": (
+        "error",
+        "describe what the tool does: which of several is called is not its to say",
+    ),
     "steers_other_tools": (
         "warn",
         "describe this tool alone; when to use which belongs in the agent's instructions",
     ),
+    "unchecked_text": ("error", "make it smaller: what was not looked at may say anything"),
     "secret_value": ("error", "take the secret out, and revoke it"),
 }
 """Severity and fix of every code."""

@@ -1,4 +1,6 @@
-"""Lint of what a tool takes: its input schema as JSON Schema, and as something a model can fill in."""
+"""Lint of what a tool takes: its input schema as JSON Schema, and as something a model can fill
+in.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,13 @@ from typing import Any, cast
 
 from ctx_pipeline.text import canonical_json
 from ctx_pipeline.tools.findings import LintTool, ToolFinding
+from ctx_pipeline.tools.lint_values import rule_findings, value_findings
+from ctx_pipeline.tools.provider_form import TOP_ONLY, Refused, provider_schema
 from ctx_pipeline.tools.schema_walk import (
+    MAX_DEPTH,
     Path,
     Schema,
+    is_within_limits,
     properties_of,
     required_of,
     resolve,
@@ -23,6 +29,8 @@ from ctx_pipeline.tools.words import same_name
 
 OVERSIZE_CHARS = 6_000
 """A longer input schema, as JSON, takes some 1,500 tokens: as much as ten ordinary tools."""
+LOOKED_CHARS = 2_000
+"""What is looked at of the description of a parameter."""
 MAX_LEVELS = 5
 """Objects within objects that a model still fills in well."""
 _TYPING = frozenset(
@@ -57,13 +65,6 @@ _SAYS_REQUIRED = re.compile(
 _SAYS_OPTIONAL = re.compile(
     r"^\W*optional\b|\(optional\)|（可选）|\(可选\)|^可选[，,：:。]|选填", re.IGNORECASE
 )
-_BOUNDS = (
-    ("minimum", "maximum"),
-    ("minLength", "maxLength"),
-    ("minItems", "maxItems"),
-    ("minProperties", "maxProperties"),
-    ("exclusiveMinimum", "exclusiveMaximum"),
-)
 
 
 def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
@@ -72,7 +73,14 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
     if not schema:
         yield tool.finding("missing_schema", "there is no input schema", at="input_schema")
         return
-    broken = list(_invalid(tool, schema))
+    if not is_within_limits(schema):
+        message = (
+            f"the input schema has too many parts, or is nested more than {MAX_DEPTH} deep: "
+            "it was not looked into"
+        )
+        yield tool.finding("unchecked_schema", message, at="input_schema", severity="error")
+        return
+    broken = list(rule_findings(tool, schema))
     yield from broken
     known = set(types_of(schema)) <= _JSON_TYPES
     if (
@@ -83,53 +91,39 @@ def schema_findings(tool: LintTool) -> Iterator[ToolFinding]:
         severity = "error" if "type" in schema else "warn"
         message = "the input schema is not said to be an object"
         yield tool.finding("schema_not_object", message, at="input_schema/type", severity=severity)
+    yield from _form_findings(tool, schema)
     size = len(canonical_json(schema))
     if size > OVERSIZE_CHARS:
         yield tool.finding(
             "oversize_schema", f"the input schema has {size} characters", at="input_schema"
         )
     for path, part in schemas(schema):
-        yield from _part_findings(tool, schema, path, part, valid=not broken)
+        yield from _part_findings(tool, path, part)
+    if not broken:
+        yield from value_findings(tool, schema)
     for name, part in properties_of(schema).items():
         yield from _parameter_findings(tool, schema, name, part)
+
+
+def _form_findings(tool: LintTool, schema: Schema) -> Iterator[ToolFinding]:
+    """Find what providers refuse at the top of a schema, whether or not there is another form for
+    it.
+    """
+    try:
+        provider_schema(schema)
+    except Refused as refused:
+        yield tool.finding("no_provider_form", str(refused), at="input_schema")
+        return
+    if refused_at_top := [keyword for keyword in TOP_ONLY if keyword in schema]:
+        message = f"providers refuse {', '.join(map(repr, refused_at_top))} at the top"
+        yield tool.finding("schema_reshaped", message, at=f"input_schema/{refused_at_top[0]}")
 
 
 def _at(path: Path) -> str:
     return show_path(("input_schema", *path))
 
 
-def _invalid(tool: LintTool, schema: Schema) -> Iterator[ToolFinding]:
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-
-    kind: Any = validator_for(schema, default=Draft202012Validator)
-    # The problem nearest to the root, so that the place named is one that somebody wrote.
-    problems: list[Any] = sorted(
-        kind(kind.META_SCHEMA).iter_errors(schema), key=lambda problem: len(problem.absolute_path)
-    )
-    problem = problems[0] if problems else None
-    if problem is not None:
-        place = tuple(problem.absolute_path)
-        message = f"it breaks the rule {'/'.join(map(str, list(problem.absolute_schema_path)[-1:]))!r} of JSON Schema"
-        yield tool.finding("invalid_schema", message, at=_at(place))
-    for path, part in schemas(schema):
-        reference = part.get("$ref")
-        if isinstance(reference, str) and not _leads_somewhere(schema, reference):
-            yield tool.finding(
-                "unresolved_reference", "a $ref leads nowhere within the schema", at=_at(path)
-            )
-
-
-def _leads_somewhere(schema: Schema, reference: str) -> bool:
-    if reference.startswith("#/") or reference == "#":
-        return resolve(schema, reference) is not None
-    known = {part.get(key) for _, part in schemas(schema) for key in ("$id", "id", "$anchor")}
-    return reference in known or reference.lstrip("#") in known
-
-
-def _part_findings(
-    tool: LintTool, root: Schema, path: Path, part: Schema, *, valid: bool
-) -> Iterator[ToolFinding]:
+def _part_findings(tool: LintTool, path: Path, part: Schema) -> Iterator[ToolFinding]:
     properties = properties_of(part)
     if not any(step in _PART_OF_ANOTHER for step in path):
         missing = [name for name in required_of(part) if name not in properties]
@@ -154,67 +148,6 @@ def _part_findings(
         )
     if "array" in types_of(part) and not {"items", "prefixItems", "contains"} & part.keys():
         yield tool.finding("array_without_items", "nothing says what the list holds", at=_at(path))
-    if valid:
-        yield from _value_findings(tool, root, path, part)
-
-
-def _value_findings(
-    tool: LintTool, root: Schema, path: Path, part: Schema
-) -> Iterator[ToolFinding]:
-    """Check enum, default, examples and bounds of a schema that is valid as such."""
-    for low, high in _BOUNDS:
-        least, most = part.get(low), part.get(high)
-        if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
-            yield tool.finding("bounds_impossible", f"{low} is above {high}", at=_at((*path, low)))
-    enum: Any = part.get("enum")
-    if isinstance(enum, list):
-        values = [canonical_json(value) for value in cast("list[Any]", enum)]
-        rest = {
-            key: value
-            for key, value in part.items()
-            if key not in ("enum", "default", "examples", "example")
-        }
-        wrong = [value for value in cast("list[Any]", enum) if not _accepts(root, rest, value)]
-        if not values or len(set(values)) < len(values) or wrong:
-            message = "the list of values is empty, repeats one or has one of another type"
-            yield tool.finding("enum_invalid", message, at=_at((*path, "enum")))
-    if "default" in part and not _accepts(root, _without(part, "default"), part["default"]):
-        # A null default says that there is none.
-        severity = "info" if part["default"] is None else None
-        message = "the default is no value that the schema accepts"
-        yield tool.finding(
-            "default_invalid", message, at=_at((*path, "default")), severity=severity
-        )
-    shown: Any = part.get("examples", [part["example"]] if "example" in part else [])
-    if isinstance(shown, list) and any(
-        not _accepts(root, part, value) for value in cast("list[Any]", shown)
-    ):
-        yield tool.finding(
-            "example_invalid",
-            "an example is no value that the schema accepts",
-            at=_at((*path, "examples")),
-        )
-
-
-def _without(part: Schema, key: str) -> Schema:
-    return {name: value for name, value in part.items() if name != key}
-
-
-def _accepts(root: Schema, part: Schema, value: Any) -> bool:
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import ValidationError
-    from jsonschema.validators import validator_for
-
-    kind: Any = validator_for(root, default=Draft202012Validator)
-    tables = {name: root[name] for name in ("$defs", "definitions") if name in root}
-    try:
-        kind({**tables, **part}).validate(value)
-    except ValidationError:
-        return False
-    except Exception:
-        # A reference to elsewhere, or a pattern of another language: not known to be wrong.
-        return True
-    return True
 
 
 def _parameter_findings(
@@ -229,10 +162,10 @@ def _parameter_findings(
     target: Any = (
         resolve(root, parameter["$ref"]) if isinstance(parameter.get("$ref"), str) else None
     )
-    words = str(parameter.get("description") or "") or str(
-        cast("Schema", target or {}).get("description") or ""
+    said: Any = parameter.get("description") or (
+        cast("Schema", target).get("description") if isinstance(target, dict) else ""
     )
-    plain = words.strip()
+    plain = str(said or "").strip()[:LOOKED_CHARS]
     if len(plain) < 3:
         yield tool.finding("parameter_without_description", f"{name!r} is not described", at=at)
     elif same_name(plain) == same_name(name):

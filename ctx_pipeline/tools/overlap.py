@@ -31,6 +31,8 @@ SHARED_BY = 2
 """A sentence in more descriptions than this tells no tool from another."""
 SAME_TEXT = 0.97
 """Descriptions that are this alike are the same, whatever the names say."""
+COMPARED_CHARS = 4_000
+"""What is compared of a description."""
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
 
 
@@ -55,7 +57,7 @@ class Overlap:
 def overlaps(tools: Sequence[OverlapText]) -> list[Overlap]:
     """Return the pairs of tools that are at least `OVERLAP` alike, the first places first."""
     names = [Counter(content_words(tool.name)) for tool in tools]
-    said = _without_boilerplate([tool.description for tool in tools])
+    said = _without_boilerplate([tool.description[:COMPARED_CHARS] for tool in tools])
     texts = [Counter(content_words(text)) for text in said]
     weights = _weights([name | text for name, text in zip(names, texts, strict=True)])
     name_vectors = [_vector(words, weights) for words in names]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 Schema = dict[str, Any]
@@ -33,6 +33,31 @@ DEFS = ("$defs", "definitions")
 MAX_DEPTH = 64
 """Deepest schema that is looked into; a definition with more is refused when it is read."""
 
+MAX_PARTS, MAX_VALUES = 3_000, 50_000
+"""Objects and lists, and values at all, of the largest definition that is looked into: far more than a model can be
+shown."""
+
+
+def is_within_limits(value: Any) -> bool:
+    """Return whether a value is small enough to be looked into: `MAX_PARTS`, `MAX_VALUES`, `MAX_DEPTH`."""
+    layer: list[Any] = [value]
+    parts = values = 0
+    for _ in range(MAX_DEPTH + 1):
+        below: list[Any] = []
+        for part in layer:
+            if isinstance(part, dict):
+                below.extend(cast("dict[str, Any]", part).values())
+            elif isinstance(part, list | tuple):
+                below.extend(cast("list[Any]", part))
+            if values + len(below) > MAX_VALUES:
+                return False
+        values += len(below)
+        layer = [part for part in below if isinstance(part, dict | list | tuple)]
+        parts += len(layer)
+        if not layer or parts > MAX_PARTS:
+            return parts <= MAX_PARTS
+    return False
+
 
 def children(schema: Schema) -> Iterator[tuple[Path, Schema]]:
     """Yield every schema directly within a schema, with its path from there. True and False are no schemas here."""
@@ -47,6 +72,22 @@ def children(schema: Schema) -> Iterator[tuple[Path, Schema]]:
                     yield (keyword, number), cast("Schema", part)
         elif keyword in SINGLE and isinstance(value, dict):
             yield (keyword,), cast("Schema", value)
+
+
+def change_inner(keyword: str, value: Any, change: Callable[[Schema], Schema]) -> Any:
+    """Return the value of a keyword with every schema in it changed."""
+    if keyword in BY_NAME and isinstance(value, dict):
+        named = cast("dict[str, Any]", value)
+        return {
+            name: change(cast("Schema", part)) if isinstance(part, dict) else part
+            for name, part in named.items()
+        }
+    if keyword in LISTS and isinstance(value, list):
+        listed = cast("list[Any]", value)
+        return [change(cast("Schema", part)) if isinstance(part, dict) else part for part in listed]
+    if keyword in SINGLE and isinstance(value, dict):
+        return change(cast("Schema", value))
+    return value
 
 
 def schemas(root: Schema) -> Iterator[tuple[Path, Schema]]:

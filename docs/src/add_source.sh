@@ -33,6 +33,7 @@ path = "runbooks"
 authority = 50
 trust = "enterprise_trusted"
 sensitivity = "internal"
+groups = ["*"]
 freshness = "30d"
 owner = "operations"
 END

@@ -73,17 +73,18 @@ ctx publish gmv.yaml --no-build
 # >   by agents: agent
 # >
 # > Registry registry: 0 added, 1 changed, 0 removed, 0 unchanged
-# > Published; replaced: metric:registry/gmv@2
-# > not built: the next `ctx build` or the superseded_versions sensor shows the new versions
+# > Published, not served yet; until then: metric:registry/gmv@2
+# > Warning: not built: the next `ctx build`, or the superseded_versions sensor, serves the new versions; until then the ones before are
+# >   ctx build
 # >
 # > Next
 # >   ctx items history metric:registry/gmv
 ctx why-not metric:registry/gmv
 # > item                 version  to you  reason
 # > metric:registry/gmv  1        hidden  expired
-# > metric:registry/gmv  2        hidden  superseded
+# > metric:registry/gmv  2        visible
 # >
-# > No version is visible to you now
+# > You may see it; whether it goes into a pack is decided per request
 # >   ctx items history metric:registry/gmv
 
 #: build tail=3

@@ -31,10 +31,14 @@ principal = "ana"
 name = "handbook"
 kind = "documents"
 path = "documents"
+sensitivity = "internal"
+groups = ["*"]
 [[sources]]
 name = "tools"
 kind = "tools"
 path = "tools.json"
+sensitivity = "internal"
+groups = ["*"]
 """
 TOOL: dict[str, Any] = {
     "name": "refund",

@@ -23,10 +23,14 @@ tenant = "acme"
 name = "far"
 kind = "sql"
 url = "{NOWHERE}"
+sensitivity = "internal"
+groups = ["*"]
 [[sources]]
 name = "near"
 kind = "documents"
 path = "documents"
+sensitivity = "internal"
+groups = ["*"]
 """
 
 

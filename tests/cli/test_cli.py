@@ -25,17 +25,7 @@ from ctx_pipeline.cli.identity import IdentityFlags
 from ctx_pipeline.cli.run import COMMAND_ORDER
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-HEAVY = (
-    "dagster",
-    "duckdb",
-    "lancedb",
-    "numpy",
-    "polars",
-    "pyarrow",
-    "tantivy",
-    "tiktoken",
-    "torch",
-)
+HEAVY = ("dagster", "duckdb", "lancedb", "numpy", "polars", "pyarrow", "tiktoken", "torch")
 QUESTION = "what does GMV mean and are refunds counted?"
 CLOCK = "2026-11-30T00:00:00Z"
 METRIC = "metric:registry/gmv"

@@ -111,7 +111,9 @@ def test_a_changed_definition_is_shown_with_its_difference(home: Path):
         "  -expression: sum(amount)",
         "  +expression: sum(net)",
     } <= set(lines)
-    assert "Published; replaced: metric:registry/gmv@1" in result.stdout
+    # Nothing is built yet: what is published waits, and the command says so.
+    assert "Published, not served yet; until then: metric:registry/gmv@1" in result.stdout
+    assert "Warning: not built: the next `ctx build`" in result.stdout
 
 
 @pytest.mark.parametrize("content", ["", "# 稍后再写\n", "metrics: []\n", "a: 1\n"])
@@ -133,7 +135,9 @@ def test_a_version_that_begins_later_is_said_to_count_from_then_and_may_be_taken
     ctx(home, home.parent / "gmv.yaml", "--no-build")
     later = {**GMV, "version": 2, "valid_from": "2999-01-01T00:00:00Z", "expression": "sum(net)"}
     result = ctx(home, "-", "--as", "gmv.yaml", "--no-build", stdin=text(GMV, later))
-    assert "Published\nmetric:registry/gmv@1 counts until 2999-01-01 00:00:00Z" in result.stdout
+    assert (
+        "not served yet\nmetric:registry/gmv@1 counts until 2999-01-01 00:00:00Z" in result.stdout
+    )
     assert "replaced" not in result.stdout
     back = ctx(home, "--check", home.parent / "gmv.yaml")
     assert "taken back  metric:registry/gmv  2     1" in back.stdout
@@ -152,6 +156,31 @@ def test_what_is_published_under_a_pinned_index_is_told_with_the_way_out(home: P
     assert "nothing new is served: the index is pinned" in result.stdout
     assert "ctx index unpin" in result.stdout
     assert "None" not in result.stdout
+    assert "Published, not served yet; until then: metric:registry/gmv@1" in result.stdout
+
+
+def test_status_warns_of_what_waits_for_a_build_until_it_is_built(home: Path):
+    def status() -> str:
+        return runner.invoke(app, ["status", "--home", str(home)], env={"CTX_HOME": None}).stdout
+
+    ctx(home, home.parent / "gmv.yaml")
+    assert "not built yet" not in status()
+    ctx(
+        home,
+        "-",
+        "--as",
+        "gmv.yaml",
+        "--no-build",
+        stdin=text({**GMV, "version": 2, "expression": "sum(net)"}),
+    )
+    assert (
+        "1 item version is recorded and not built yet: what was served before is served still"
+        in status()
+    )
+    result = ctx(home, home / "semantic" / "gmv.yaml", "--json")
+    report = json.loads(result.stdout)
+    assert (report["served"], report["superseded"]) == (True, ["metric:registry/gmv@1"])
+    assert "not built yet" not in status()
 
 
 def test_the_hook_runs_a_command_that_there_is(home: Path):

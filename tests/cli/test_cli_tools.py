@@ -77,7 +77,8 @@ def test_each_file_is_a_server_and_stdin_is_one(here: Path):
 
 def test_without_a_file_the_sources_of_the_project_are_looked_at(here: Path):
     (here / "ctx.toml").write_text(
-        '[[sources]]\nname = "shop"\nkind = "tools"\npath = "tools.json"\n', encoding="utf-8"
+        '[[sources]]\nname = "shop"\nkind = "tools"\npath = "tools.json"\ngroups = ["*"]\n',
+        encoding="utf-8",
     )
     write(here / "tools.json", {**TOOL, "description": ""})
     for words in (("tools",), ("tools", "lint")):

@@ -460,7 +460,7 @@ def test_rows_show_every_setting_with_its_origin(load: Load):
     assert rows["identity.groups"] == ("analysts", "ctx.toml:8")
     assert rows["artifact.keep"] == ("5", "default")
     assert rows["sources.handbook.freshness"] == ("warn 64800s, fail 86400s", "ctx.toml:18")
-    assert rows["sources.notes.groups"] == ("*", "default")
+    assert rows["sources.notes.groups"] == ("none", "default")
     assert "sources.notes.freshness" not in rows
     assert rows["ledger.url"] == ("none", "default")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from ctx_pipeline.contracts import ContextItem, Identity, ItemKind, Sensitivity,
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index import quantised
 from ctx_pipeline.index import reader as reader_module
-from ctx_pipeline.index.artifact import Layout, read_pointer
+from ctx_pipeline.index.artifact import SEAL, Layout, read_pointer, sealed
 from ctx_pipeline.index.lexical import LexicalHits
 from ctx_pipeline.index.reader import ArtifactReader, ServingIndex, ServingView
 from ctx_pipeline.ledger import Ledger
@@ -131,7 +132,6 @@ def search_small_copies(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(quantised, "LEAST_ROWS", 1)
     patch.setattr(quantised, "LEAST_RUN", 2)
     patch.setattr(reader_module, "EXACT_ROWS", 0)
-    patch.setattr(reader_module, "BESIDE_ROWS", 1)
 
 
 def check_search(view: ServingView, viewer: Viewer, clock: Clock, text: str, limit: int) -> None:
@@ -287,10 +287,9 @@ def test_a_damaged_artifact_is_corrupt_and_names_no_content(tmp_path: Path, dama
 def test_an_artifact_of_another_format_is_refused_by_name(tmp_path: Path):
     folder = current_artifact(make_project(tmp_path, [make_item("a", "refund")]))
     manifest = folder / "manifest.json"
-    import json
-
     values: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
-    manifest.write_text(json.dumps({**values, "format": 999}), encoding="utf-8")
+    values.pop(SEAL)
+    manifest.write_text(json.dumps(sealed({**values, "format": 999})), encoding="utf-8")
     with pytest.raises(Unavailable) as refused:
         ArtifactReader(folder)
     assert refused.value.stable_code == "index_format"

@@ -18,7 +18,7 @@ import pytest
 from ctx_pipeline import BuildReport, ContextProject, ContextRequest, Task, build
 from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.definitions import make_definitions
-from ctx_pipeline.errors import ConfigError, CtxError, InvalidRequest, Unavailable
+from ctx_pipeline.errors import ConfigError, CtxError, InvalidRequest, NotPermitted, Unavailable
 from ctx_pipeline.index.artifact import Layout, read_pointer
 from ctx_pipeline.ledger.records import OverlayEntry
 from ctx_pipeline.orchestration.build import BUILD_TAG, IN_PROCESS, open_instance
@@ -41,10 +41,14 @@ kind = "documents"
 path = "documents"
 freshness = "24h"
 trust = "enterprise_trusted"
+sensitivity = "internal"
+groups = ["*"]
 [[sources]]
 name = "notes"
 kind = "memories"
 path = "notes.jsonl"
+sensitivity = "internal"
+groups = ["*"]
 """
 
 
@@ -351,14 +355,71 @@ def test_a_bad_request_fails_the_run_and_says_where(home: Path) -> None:
         _assemble(home, instance, config)
 
 
+@pytest.mark.parametrize(
+    "who",
+    [
+        {"principal": "ana", "tenant": "globex"},
+        {"principal": "bo", "tenant": "acme"},
+        {"principal": "ana", "tenant": "acme", "groups": ["analysts", "board"]},
+        {"principal": "ana", "tenant": "acme", "groups": ["*"]},
+        {"principal": "ana", "tenant": "acme", "clearance": "restricted"},
+        {"principal": "ana", "tenant": "acme", "environment": "production"},
+        {"principal": "ana", "tenant": "acme", "purpose": "审计"},
+    ],
+)
+def test_who_launches_a_run_cannot_choose_who_looks(home: Path, who: dict[str, Any]) -> None:
+    config = {"request": {"task": {"text": "退款要多久"}, "identity": who}}
+    with open_instance(home) as instance, pytest.raises(NotPermitted) as refused:
+        _assemble(home, instance, config)
+    assert refused.value.stable_code == "identity_not_configured"
+
+
+def test_who_launches_a_run_may_look_with_less(home: Path) -> None:
+    less = {"principal": "ana", "tenant": "acme", "groups": ["analysts"], "clearance": "public"}
+    with open_instance(home) as instance:
+        result = _assemble(
+            home, instance, {"request": {"task": {"text": "退款要多久"}, "identity": less}}
+        )
+        pack = cast("dict[str, Any]", result.output_for_node("assemble_context"))
+    shown = {item["item_id"] for section in pack["sections"] for item in section["items"]}
+    assert not {item_id for item_id in shown if item_id.startswith("document:")}
+
+
+def test_a_project_without_an_identity_lets_nobody_look_in_a_run(home: Path) -> None:
+    config = (home / "ctx.toml").read_text(encoding="utf-8")
+    without = config.replace(config[config.index("[identity]") : config.index("[[sources]]")], "")
+    (home / "ctx.toml").write_text(without, encoding="utf-8")
+    asked = {
+        "request": {"task": {"text": "退款"}, "identity": {"principal": "ana", "tenant": "acme"}}
+    }
+    with open_instance(home) as instance, pytest.raises(NotPermitted) as refused:
+        _assemble(home, instance, asked)
+    assert refused.value.stable_code == "no_identity"
+
+
+def test_who_launches_a_run_cannot_choose_another_project(home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "ctx.toml").write_text(
+        PROJECT.replace('tenant = "acme"', 'tenant = "globex"'), encoding="utf-8"
+    )
+    chosen = {"project": {"config": {"home": str(other)}}}
+    with open_instance(home) as instance:
+        result = _assemble(
+            home, instance, {"request": {"task": {"text": "退款要多久"}}}, resources=chosen
+        )
+        pack = cast("dict[str, Any]", result.output_for_node("assemble_context"))
+    assert "退款需要30天" in json.dumps(pack, ensure_ascii=False)
+
+
 # --- helpers
 
 
 def _assemble(
-    home: Path, instance: dg.DagsterInstance, config: dict[str, Any]
+    home: Path, instance: dg.DagsterInstance, config: dict[str, Any], **more: dict[str, Any]
 ) -> dg.ExecuteInProcessResult:
     job = make_definitions(home).resolve_job_def("assemble_context_job")
-    run_config = {"ops": {"assemble_context": {"config": config}}}
+    run_config = {"ops": {"assemble_context": {"config": config}}, **more}
     return job.execute_in_process(instance=instance, run_config=run_config)
 
 

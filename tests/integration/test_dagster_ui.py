@@ -36,6 +36,8 @@ tenant = "acme"
 name = "handbook"
 kind = "documents"
 path = "documents"
+sensitivity = "internal"
+groups = ["*"]
 freshness = "24h"
 owner = "docs"
 [usage]

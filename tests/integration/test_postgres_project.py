@@ -39,6 +39,8 @@ clearance = "confidential"
 name = "notes"
 kind = "memories"
 path = "notes.jsonl"
+sensitivity = "internal"
+groups = ["*"]
 """
 REQUEST = ContextRequest(task=Task(text="short answers, 周报"))
 NOTES = [

@@ -54,6 +54,7 @@ def evaluation(home: Path) -> Any:
 def test_publishing_builds_what_depends_on_the_registry_and_the_asset_shows_the_check(home: Path):
     build(home, select="sources/warehouse", progress=False)
     report = publish(home, [file("gmv.yaml", GMV)])
+    assert report.served
     assert report.build is not None
     assert report.build.artifact is not None
     assert [source.name for source in report.build.sources] == ["registry"]
@@ -62,8 +63,9 @@ def test_publishing_builds_what_depends_on_the_registry_and_the_asset_shows_the_
     assert found.metadata["definitions"].value == 1
 
     with build_lock(home, 1.0):
-        busy = publish(home, [file("gmv.yaml", {**GMV, "version": 2, "expression": "max(amount)"})])
-    assert (busy.published, busy.build) == (True, None)
+        two = [file("gmv.yaml", {**GMV, "version": 2, "expression": "max(amount)"})]
+        busy = publish(home, two, lock_seconds=0.1)
+    assert (busy.published, busy.served, busy.build) == (True, False, None)
     assert "another build runs" in busy.note
 
     (home / "semantic" / "bad.yaml").write_text(

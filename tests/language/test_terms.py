@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctx_pipeline.index.lexical import (
-    MAX_SCOPE_TERMS,
-    Lexical,
-    LexicalRow,
-    build_lexical,
-    join_terms,
-)
+from ctx_pipeline.index.lexical import Lexical
 from ctx_pipeline.language.terms import MAX_QUERY_TERMS, MAX_TERMS, query_terms, terms
+from tests.index.test_lexical import lexical_index, search
 
 TEXTS = (
     "订单退款需要 3 个工作日",
@@ -31,17 +24,12 @@ TEXTS = (
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Lexical:
-    folder: Path = tmp_path_factory.mktemp("lexical") / "index"
-    rows = (
-        LexicalRow(at, 0, 0, True, f"title {at}", join_terms(text)) for at, text in enumerate(TEXTS)
-    )
-    assert build_lexical(folder, rows) == len(TEXTS)
-    return Lexical(folder)
+def index() -> Lexical:
+    return lexical_index([(f"title {at}", text) for at, text in enumerate(TEXTS)])
 
 
 def found(index: Lexical, query: str) -> list[int]:
-    return index.search(query, tenant=0, scopes=[0], current=True, limit=10).rows
+    return search(index, query, [True] * len(TEXTS)).rows
 
 
 @pytest.mark.parametrize(
@@ -145,55 +133,3 @@ def test_a_query_that_only_asks_keeps_its_terms(text: str):
 def test_a_text_longer_than_the_limit_keeps_its_beginning():
     assert len(terms("word " * 10_000)) == MAX_TERMS
     assert len(query_terms(" ".join(f"w{n}" for n in range(10_000)))) == MAX_QUERY_TERMS
-
-
-def test_a_match_in_the_title_comes_before_one_in_the_body(tmp_path: Path):
-    rows = (
-        LexicalRow(0, 0, 0, True, "other", "refund polici"),
-        LexicalRow(1, 0, 0, True, "refund polici", "other"),
-    )
-    build_lexical(tmp_path / "index", rows)
-    assert found(Lexical(tmp_path / "index"), "refund") == [1, 0]
-
-
-def test_label_and_currency_are_part_of_the_query(tmp_path: Path):
-    """Ours: a label names its tenant, so no two tenants share one, and the label filter is the tenant filter."""
-    rows = [
-        LexicalRow(
-            tenant * 4 + place * 2 + current,
-            tenant,
-            tenant * 2 + place,
-            bool(current),
-            "t",
-            "refund",
-        )
-        for tenant in range(2)
-        for place in range(2)
-        for current in range(2)
-    ]
-    build_lexical(tmp_path / "index", rows)
-    index = Lexical(tmp_path / "index")
-    for tenant in range(2):
-        own = (tenant * 2, tenant * 2 + 1)
-        for scopes in ([], [own[0]], [own[1]], [*own]):
-            for current in (False, True):
-                hits = index.search(
-                    "refund", tenant=tenant, scopes=scopes, current=current, limit=10
-                )
-                assert hits.rows == [
-                    r.row for r in rows if r.scope in scopes and r.current >= current
-                ]
-
-
-def test_with_many_labels_the_query_keeps_to_its_tenant(tmp_path: Path):
-    count = MAX_SCOPE_TERMS + 1
-    rows = [
-        LexicalRow(number, number % 2, number, True, "t", "refund") for number in range(2 * count)
-    ]
-    build_lexical(tmp_path / "index", rows)
-    own = [row.scope for row in rows if row.tenant == 1]
-    hits = Lexical(tmp_path / "index").search(
-        "refund", tenant=1, scopes=own, current=True, limit=50
-    )
-    assert len(hits.rows) == 50
-    assert all(row % 2 == 1 for row in hits.rows)

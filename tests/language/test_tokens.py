@@ -144,6 +144,7 @@ def test_a_panic_of_the_tokenizer_is_a_typed_error(
     reference: dict[str, tiktoken.Encoding],
 ):
     monkeypatch.setattr(tokens, "MAX_REGEX_BLANKS", 10_000_000)
+    monkeypatch.setattr(tokens, "MAX_WORD_CHARS", 10_000_000)
     with pytest.raises(InvalidRequest) as raised:
         count_tokens(" " * 1_200_000)
     assert raised.value.stable_code == "untokenizable_text"
@@ -197,3 +198,40 @@ def test_importing_the_counter_loads_no_tokenizer_and_counting_loads_no_binary_o
         "t.count_tokens('x'); assert 'bpe_openai' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.text(alphabet="aA1华é\u0301 '<>\n\r👍,.。;/s't\"()", min_size=1, max_size=40),
+            st.sampled_from(NASTY[1:]),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sampled_from(ENCODINGS),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_long_text_with_breaks_is_counted_exactly_though_in_pieces(
+    reference: dict[str, tiktoken.Encoding], parts: list[str], encoding: str
+):
+    text = "".join(parts) + "é "
+    text *= tokens.MAX_WORD_CHARS // len(text) + 2
+    assert count_tokens(text, encoding) == len(reference[encoding].encode_ordinary(text))
+
+
+@pytest.mark.parametrize("word", ["a", "退款", "0123456789abcdef", "=", "ab1"])
+def test_a_word_that_is_too_long_counts_at_most_one_token_more_for_each_piece(
+    reference: dict[str, tiktoken.Encoding], word: str
+):
+    text = word * (3 * tokens.MAX_WORD_CHARS // len(word))
+    exact = len(reference["o200k_base"].encode_ordinary(text))
+    assert exact <= count_tokens(text) <= exact + len(text) // tokens.PIECE_CHARS + 1
+
+
+@pytest.mark.parametrize("word", ["refund ", "退款，", "退款", "x"])
+def test_counting_stops_where_a_caller_has_no_use_for_more(word: str):
+    text = word * 60_000
+    whole = count_tokens(text)
+    assert count_tokens(text, most=whole) == whole
+    assert whole * 0.7 < count_tokens(text, most=2_000) < whole * 1.3

@@ -43,7 +43,8 @@ def upgrade(op):
     run(op, {statement!r})
 """
 FORMER = (
-    f"DROP TABLE {VERSION_TABLE}", "CREATE TABLE meta (schema_version INTEGER NOT NULL)", "INSERT INTO meta VALUES (2)",
+    f"DROP TABLE {VERSION_TABLE}", "DROP TABLE identity",
+    "CREATE TABLE meta (schema_version INTEGER NOT NULL)", "INSERT INTO meta VALUES (2)",
 )  # fmt: skip
 """Makes a ledger look as it did when its version was kept in `meta`."""
 
@@ -225,7 +226,7 @@ def test_a_reader_reads_writes_nothing_and_says_when_there_is_no_ledger(
 ) -> None:
     with pytest.raises(Unavailable) as missing:
         Ledger.open(url, readonly=True)
-    assert missing.value.stable_code == "ledger_missing"
+    assert missing.value.stable_code == "no_ledger"
     assert not (tmp_path / "state").exists()
     with Ledger.open(url) as ledger:
         ledger.append_overlay([overlay()])

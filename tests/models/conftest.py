@@ -22,6 +22,8 @@ name = "handbook"
 kind = "documents"
 path = "documents"
 trust = "enterprise_trusted"
+sensitivity = "internal"
+groups = ["*"]
 """
 
 DOCUMENTS = {

@@ -165,17 +165,23 @@ def test_a_published_definition_is_stored_and_its_file_is_in_the_registry(home: 
     assert "metric:registry/客单价@1" in home.shown("客单价 aov")
 
 
-def test_a_new_version_hides_the_old_one_at_once_and_is_shown_after_a_build(published: Home):
+def test_an_old_version_is_served_until_the_build_that_has_the_new_one(published: Home):
     assert published.shown() == {"metric:registry/gmv@1"}
     with open_project(published.folder) as reader:
-        # A process that has the index open is told as well.
         reader.index.view()
         report = published.publish(V2)
+        assert (report.published, report.served, report.changed) == (True, False, 1)
+        assert report.superseded == ("metric:registry/gmv@1",)
+        assert published.shown("成交总额") == published.shown("gmv") == {"metric:registry/gmv@1"}
+        assert reader.status(at=published.now).waiting == 1
+        build_index(published.folder)
+        # A process that had the old index open goes over to the new one, in one step.
         probes = reader.why_not("metric:registry/gmv", identity=ANA, at=published.now)
-    assert [(probe.version, str(probe.code)) for probe in probes] == [("1", "superseded")]
-    assert (report.changed, report.superseded) == (1, ("metric:registry/gmv@1",))
-    assert published.shown() == set()
-    build_index(published.folder)
+        assert {p.version: p.code and p.code.value for p in probes} == {
+            "1": "superseded",
+            "2": None,
+        }
+        assert reader.status(at=published.now).waiting == 0
     assert published.shown("成交总额") == {"metric:registry/gmv@2"}
     assert published.shown(as_of=datetime(2026, 3, 1, tzinfo=UTC)) == {"metric:registry/gmv@1"}
 
@@ -185,22 +191,24 @@ def test_publishing_again_changes_nothing(published: Home):
     before = published.state()
     published.now += timedelta(days=1)
     again = published.publish(V2)
-    assert (again.published, again.changed, again.unchanged, again.superseded) == (True, 0, 1, ())
+    assert (again.published, again.changed, again.unchanged, again.served) == (True, 0, 1, False)
+    assert again.superseded == ("metric:registry/gmv@1",), "it is served still"
     assert published.state() == before
     build_index(published.folder)
-    assert published.publish(V2).note == "what agents are shown is up to date"
+    again = published.publish(V2)
+    assert (again.served, again.superseded) == (True, ())
+    assert again.note == "what agents are shown is up to date"
 
 
 def test_a_version_that_begins_later_leaves_the_old_one_until_then(published: Home):
     begins = published.now + timedelta(days=10)
     report = published.publish({**V2, "valid_from": begins.isoformat()})
     assert [change.effective_at for change in report.changes] == [begins]
-    for _ in range(2):
-        assert published.versions()["1"] is None
-        assert published.versions(at=begins)["1"] == "superseded"
-        build_index(published.folder)
-    assert published.versions()["2"] == "not_yet_valid"
-    assert published.versions(at=begins)["2"] is None
+    assert report.superseded_from == (begins,)
+    assert published.versions(at=begins) == {"1": None}, "nothing has been built"
+    build_index(published.folder)
+    assert published.versions() == {"1": None, "2": "not_yet_valid"}
+    assert published.versions(at=begins) == {"1": "superseded", "2": None}
 
 
 @pytest.mark.parametrize("absorbed", [False, True])
@@ -241,6 +249,23 @@ def test_a_file_that_is_edited_back_by_hand_brings_the_old_version_back(publishe
     for _ in range(2):
         assert published.versions() == {"1": None, "2": "retired"}
         build_index(published.folder)
+
+
+def test_a_definition_that_comes_back_in_a_new_version_shows_nothing_of_before_until_that_is_built(
+    published: Home,
+):
+    published.publish(AOV, yes=True)
+    build_index(published.folder)
+    assert published.versions() == {"1": "retired"}
+    published.publish(V2, AOV)
+    assert published.versions() == {"1": "superseded"}
+    assert "metric:registry/gmv@1" not in published.shown("成交总额")
+    build_index(published.folder)
+    assert published.versions() == {"1": "superseded", "2": None}
+    # The same version as before is there at once.
+    published.publish(AOV, yes=True)
+    published.publish(V2, AOV)
+    assert published.versions() == {"1": "superseded", "2": None}
 
 
 def test_removed_definitions_need_a_confirmation_and_are_retired_at_once(published: Home):
@@ -318,7 +343,7 @@ WRONG: dict[str, tuple[list[dict[str, Any]], list[tuple[str, int | None]]]] = {
         [{**V2, "valid_from": "2025-01-01T00:00:00Z"}],
         [("valid_from_too_early", 2)],
     ),
-    "an unknown tenant": ([{**AOV, "tenant": "acne"}], [("unknown_tenant", 2)]),
+    "an unknown tenant": ([{**AOV, "tenant": "acne"}], [("wrong_tenant", 2)]),
     "a naive time": ([{**V2, "valid_from": "2026-06-01T00:00:00"}], [("naive_time", 2)]),
     "a record without a name": ([{"expression": "1"}], [("bad_record", 2)]),
 }
@@ -455,7 +480,13 @@ def test_without_a_schema_source_nothing_is_known_and_that_is_said(home: Home):
 
 def test_the_schema_of_another_tenant_is_not_consulted(tmp_path: Path):
     home = Home(tmp_path)
-    write_config(tmp_path, {"registry": REGISTRY, "warehouse": {**WAREHOUSE, "tenant": "globex"}})
+    write_config(
+        tmp_path,
+        {
+            "registry": {**REGISTRY, "tenants": ["globex"]},
+            "warehouse": {**WAREHOUSE, "tenant": "globex"},
+        },
+    )
     home.read_warehouse()
     assert codes(home.check({**GMV, "table": "nowhere"}).findings, "warning") == [
         ("not_checked", None)
@@ -665,7 +696,7 @@ def test_a_check_writes_nothing_at_all(home: Home):
 # --- cut off, and at once
 
 
-@pytest.mark.parametrize("step", ["append", "append_overlay"])
+@pytest.mark.parametrize("step", ["append", "append_events"])
 def test_a_publish_that_was_cut_off_is_finished_by_the_next(
     published: Home, monkeypatch: pytest.MonkeyPatch, step: str
 ):
@@ -676,9 +707,15 @@ def test_a_publish_that_was_cut_off_is_finished_by_the_next(
     assert published.live() == text(V2)
     report = published.publish(V2)
     assert report.superseded == ("metric:registry/gmv@1",)
-    assert published.versions() == {"1": "superseded"}
+    assert published.versions() == {"1": None}
     build_index(published.folder)
     assert published.versions() == {"1": "superseded", "2": None}
+    with open_project(published.folder) as project:
+        told = [
+            (event.version, event.to_state.value)
+            for event in project.history("metric:registry/gmv", identity=ANA)
+        ]
+    assert told == [("1", "created"), ("2", "created")], "what was stored and not logged is logged"
 
 
 def _cut_off(*_: Any) -> None:
@@ -712,14 +749,17 @@ def test_two_processes_that_publish_at_once_lose_no_version_and_mix_no_file(home
     with open_pipeline(home.folder) as pipeline:
         keys = pipeline.store.scan_keys()
         stored = list(zip(keys["item_id"].to_pylist(), keys["version"].to_pylist(), strict=True))
-        marked = {(entry.item_id, entry.version) for entry in pipeline.ledger.overlay_since(0)}
+        assert pipeline.ledger.overlay_since(0) == ()
     every = [
         (f"metric:registry/{name}", str(n))
         for name in ("one", "two", "shared")
         for n in range(2, 6)
     ]
     assert sorted(stored) == sorted(every)
-    assert marked == {key for key in every if key[1] != "5"}
+    build_index(home.folder)
+    for name in ("one", "two", "shared"):
+        codes_of = home.versions(f"metric:registry/{name}", at=datetime.now(UTC))
+        assert codes_of == {**dict.fromkeys("234", "superseded"), "5": None}
     shared = home.live("shared.yaml")
     assert shared in {
         text({**AOV, "name": "shared", "version": 5, "description": name})

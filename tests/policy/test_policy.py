@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from ctx_pipeline.cli.app import app
-from ctx_pipeline.config.policies import PROFILE_NAMES
+from ctx_pipeline.config.policies import PROFILE_NAMES, PROFILES
 from ctx_pipeline.config.settings import load_config
 from ctx_pipeline.contracts import (
     ContextPolicy,
@@ -480,7 +480,9 @@ def test_a_policy_speaks_for_a_source_where_its_entry_is_silent(load: Callable[.
         'freshness = "2h"\n[policy.sources.handbook]\nauthority = 44\nscope = {groups = '
         '["analysts"], environment = "prod"}\n'
     )
-    loaded = load_config(load(head, {"handbook": {"trust": "enterprise_trusted"}, "notes": {}}))
+    loaded = load_config(
+        load(head, {"handbook": {"trust": "enterprise_trusted", "groups": None}, "notes": {}})
+    )
     handbook, notes = loaded.config.sources
     assert (handbook.authority, handbook.trust, handbook.groups) == (
         44,
@@ -529,10 +531,7 @@ def test_each_shipped_profile_is_sound_and_its_own(name: str, tmp_path: Path):
     assert all(
         resolve_policy(mine).shares != resolve_policy(other).shares for other in others.values()
     )
-    assert {
-        path.stem
-        for path in (Path(lint_policy.__code__.co_filename).parent / "policies").glob("*.toml")
-    } == set(PROFILE_NAMES)
+    assert {path.stem for path in PROFILES.glob("*.toml")} == set(PROFILE_NAMES)
 
 
 # --- lint

@@ -64,13 +64,13 @@ def test_what_could_not_be_read_again_is_closed_with_the_rest(
 
 def test_what_cannot_be_read_stays_as_it_is_while_the_grants_do(tmp_path: Path):
     home = make_home(tmp_path)
-    home.write("docs/1.md", "---\ngroups: ['*']\n---\nrefund rule for all\n")
+    home.write("docs/1.md", "---\ngroups: [finance]\n---\nrefund rule for finance\n")
     home.refresh()
     home.write("docs/1.md", "---\nvalid_from: 2026-10-01 08:00\n---\nbroken\n")
     assert home.refresh().added == 0
     with open_pipeline(tmp_path) as pipeline:
         row = pipeline.store.scan().to_pylist()[-1]
-    assert StoredItem(**row).item().scope.groups == ("*",)
+    assert StoredItem(**row).item().scope.groups == ("finance",)
 
 
 def test_a_definition_that_is_refused_is_closed_under_the_new_grants(tmp_path: Path):

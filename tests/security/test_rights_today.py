@@ -114,7 +114,7 @@ def test_a_damaged_artifact_is_refused_and_the_next_build_mends_it(tmp_path: Pat
         assert A in {item.item_id for item in project.assemble(ask(), at=NOW).items}
 
 
-def test_a_ledger_that_is_older_than_the_index_is_refused(tmp_path: Path):
+def test_a_ledger_that_is_gone_is_not_made_anew_beside_the_index(tmp_path: Path):
     home = make_project(tmp_path, [make_item("a", "refund rules"), make_item("b", "refund secret")])
     append_overlay(home, overlay("quarantined", A))
     build_index(home)
@@ -122,4 +122,4 @@ def test_a_ledger_that_is_older_than_the_index_is_refused(tmp_path: Path):
         file.unlink()
     with open_project(home) as project, pytest.raises(Corrupt) as caught:
         project.assemble(ask(), at=NOW)
-    assert caught.value.stable_code == "ledger_behind"
+    assert caught.value.stable_code == "ledger_missing"

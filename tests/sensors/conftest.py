@@ -21,10 +21,14 @@ tenant = "acme"
 name = "handbook"
 kind = "documents"
 path = "documents"
+sensitivity = "internal"
+groups = ["*"]
 [[sources]]
 name = "notes"
 kind = "memories"
 path = "notes.jsonl"
+sensitivity = "internal"
+groups = ["*"]
 """
 
 

@@ -14,14 +14,13 @@ from ctx_pipeline.sources import SourceReading, read_source
 
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[..., SourceReading]:
-    """Return a function that reads `path` below the test's own folder as a source of one kind."""
+    """Return a function that reads `path` below the test's own folder as a source of one kind, for everyone."""
 
     def run(
         kind: str, path: str | Path = ".", *, tenant: str | None = "acme", **settings: Any
     ) -> SourceReading:
-        source = SourceConfig.model_validate(
-            {"name": "src", "kind": kind, "path": str(path), **settings}
-        )
+        entry = {"name": "src", "kind": kind, "path": str(path), "groups": ["*"], **settings}
+        source = SourceConfig.model_validate(entry)
         return read_source(source, tmp_path, tenant=tenant)
 
     return run

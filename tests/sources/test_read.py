@@ -135,6 +135,7 @@ def test_an_item_that_nobody_may_see_is_reported(read, tmp_path, settings):
     if "tenant" in settings:
         assert batch.items[0].scope.tenant is None
     assert codes(batch) == [FileCode.MISSING_SCOPE]
+    assert (batch.errors[0].path, batch.errors[0].items) == ("ctx.toml", 1)
 
 
 def test_a_source_sets_the_defaults_of_its_items(read, tmp_path):

@@ -125,8 +125,16 @@ OTHERS = "other results of its call are not in the request"
         pytest.param(
             (calls("a"), result("a"), calls("a"), result("a"), said()), {}, id="an id used twice"
         ),
+        pytest.param((calls(""), result(""), said()), {}, id="empty ids are paired by place"),
+        pytest.param((calls("", ""), result(None), result(""), said()), {}, id="two without ids"),
+        pytest.param((calls("a"), result(None), said()), {}, id="a result that says no id"),
+        pytest.param((calls(""), result("a"), said()), {}, id="a call that has no id"),
+        pytest.param((calls("a", "a"), result("a"), result("a"), said()), {}, id="one id twice"),
         pytest.param(
-            (calls(""), result(""), said()), {0: OPEN, 1: NO_CALL}, id="an empty id pairs nothing"
+            (calls("a", ""), result(""), result("a"), said()), {}, id="one of two has an id"
+        ),
+        pytest.param(
+            (calls("a"), result("a"), result(None), said()), {2: NO_CALL}, id="nothing is open"
         ),
     ],
 )
@@ -195,3 +203,81 @@ def test_usage_that_is_no_json_is_refused_and_nothing_recorded(home: Path):
         assert project.ledger.usage(pack.snapshot_id) == ()
         project.report_usage(pack.snapshot_id, {"input_tokens": 1}, ANA)
         assert len(project.ledger.usage(pack.snapshot_id)) == 1
+
+
+def test_a_result_that_is_paired_by_its_place_is_shown_and_the_repair_is_recorded(home: Path):
+    talk = (
+        said("问题"),
+        calls(""),
+        Message(role="tool", tool_call_id="", content="ANSWER-42"),
+        said("然后呢"),
+    )
+    pack, traces = assembled(home, messages=talk)
+    assert "ANSWER-42" in pack.render("text")
+    (warning,) = [w for w in pack.warnings if w.code == "history_repaired"]
+    assert warning.item_id == "history:request/message/2"
+    assert "message 1" in warning.message
+    assert "paired_by_place" in traces["history:request/message/2"].discovered_by
+
+
+def test_a_result_without_any_call_is_left_out_with_a_warning(home: Path):
+    pack, _ = assembled(home, messages=(result("a"), said()))
+    (warning,) = [w for w in pack.warnings if w.code == "dropped"]
+    assert warning.item_id == "history:request/message/0"
+    assert NO_CALL in warning.message
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (
+            [{"type": "text", "text": "look"}, {"type": "text", "text": "看这里"}],
+            "user: look\n看这里\n",
+        ),
+        (
+            [
+                {"type": "input_text", "text": "what is it?"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+            ],
+            "user: what is it?\n[image_url]\n",
+        ),
+        (
+            [
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"},
+                },
+                "什么颜色？",
+            ],
+            "user: [image image/png]\n什么颜色？\n",
+        ),
+        ([{"type": "file", "file": {"filename": "a.pdf", "file_data": "QUJD"}}], "[file a.pdf]\n"),
+        (None, "user: \n"),
+        ([], "user: \n"),
+    ],
+)
+def test_text_parts_are_joined_and_others_referred_to_by_type(home: Path, content: Any, shown: str):
+    text = history(assembled(home, messages=({"role": "user", "content": content},))[0])[0]
+    assert shown in text
+    assert "QUJD" not in text
+    assert "AAAA" not in text
+
+
+def test_calls_and_results_in_parts_are_paired_as_those_of_their_own_fields_are(home: Path):
+    call = {"type": "tool_use", "id": "c1", "name": "sql", "input": {"b": 1, "a": "退款"}}
+    answer = {
+        "type": "tool_result",
+        "tool_use_id": "c1",
+        "content": [{"type": "text", "text": "7 行"}],
+    }
+    talk = (
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, call]},
+        {"role": "user", "content": [answer]},
+        {"role": "user", "content": "next " * 200},
+    )
+    shown = history(assembled(home, messages=talk)[0])
+    assert f"assistant: I look.\n{SHOWN}\n" in shown[0]
+    assert 'tool {"tool_call_id":"c1"}: 7 行\n' in shown[1]
+    for budget in range(200, 700, 50):
+        seen = history(assembled(home, messages=talk, token_budget=budget)[0])
+        assert (0 in seen) == (1 in seen)

@@ -20,13 +20,15 @@ from ctx_pipeline.contracts import (
     ItemKind,
     Message,
     Observation,
+    Rendition,
     Task,
     Trust,
 )
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.project import ContextProject
-from ctx_pipeline.stages.budget.serve import limits_of
+from ctx_pipeline.stages.budget.window import limits_of
 from ctx_pipeline.text import canonical_json
+from ctx_pipeline.tools.compact import compact_tool
 from testing import strategies
 from testing.artifacts import ANA, NOW, make_item, make_project, open_project
 from tests.stages.pack_text import parse
@@ -52,8 +54,13 @@ def project_of(items: list[ContextItem]) -> Iterator[ContextProject]:
 
 def tool_texts(pack: ContextPack, items: list[ContextItem]) -> list[str]:
     """The schema texts that a pack shows, from the items themselves."""
-    by_key = {(item.item_id, item.version): item for item in items}
-    return [f"{by_key[tool.item_id, tool.version].content}\n" for tool in pack.capabilities]
+    contents = {(item.item_id, item.version): item.content or "" for item in items}
+    texts: list[str] = []
+    for tool in pack.capabilities:
+        content = contents[tool.item_id, tool.version]
+        short = compact_tool(content) if tool.rendition is Rendition.COMPACT else None
+        texts.append(f"{short or content}\n")
+    return texts
 
 
 def recount(pack: ContextPack, items: list[ContextItem]) -> int:

@@ -164,7 +164,7 @@ def test_tools_of_two_servers_are_both_shown_under_names_of_their_own_and_counte
         {
             "annotations": {},
             "description": "gmv refund one",
-            "input_schema": {"type": "object"},
+            "input_schema": {"properties": {}, "type": "object"},
             "name": one.name,
         },
         separators=(",", ":"),

@@ -30,7 +30,7 @@ from ctx_pipeline.sources.files import FoundFile, shown_path, suffix_of
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.reading import ReadingBuilder, SourceReading
 from ctx_pipeline.sources.record_item import Draft, make_item
-from ctx_pipeline.text import normalise, repair
+from ctx_pipeline.text import normalise, repair, spelled
 
 MAX_FILES = 50_000
 HISTORY_COMMITS = 50
@@ -134,7 +134,7 @@ def _read(repository: Repository, head: str, origin: Origin, shown: str) -> Sour
 
 
 def _found(entry: TreeEntry, repository: Repository, shown: str) -> FoundFile:
-    name = repair(entry.path.decode("utf-8", "replace"))
+    name = spelled(repair(entry.path.decode("utf-8", "replace")))
     return FoundFile(
         path=repository.path / name.replace("\0", "\ufffd"),
         name=name,

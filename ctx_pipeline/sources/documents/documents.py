@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import PurePosixPath
@@ -62,6 +62,7 @@ class Document:
     body_line: int
     source_version: str
     """Hash of the whole file's text."""
+    key_lines: Mapping[str, int]
 
 
 def read_documents(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
@@ -129,32 +130,38 @@ def _page_drafts(found: FoundFile, limit_bytes: int) -> Drafts:
     head = _page_head(found, content)
     if isinstance(head, FileError):
         return (), (head,)
-    fields, html = head
+    fields, key_lines, html = head
     page = read_html_file(found, html)
     if isinstance(page, FileError):
         return (), (page,)
     title = " ".join((fields.title or "").split())[:MAX_TITLE_CHARS]
     version = version_of(content)
     drafts = page_drafts(
-        found, page, kind=ItemKind.DOCUMENT, source_version=version, fields=fields, title=title
+        found,
+        page,
+        kind=ItemKind.DOCUMENT,
+        source_version=version,
+        fields=fields,
+        key_lines=key_lines,
+        title=title,
     )
     return drafts, ()
 
 
-def _page_head(found: FoundFile, content: bytes) -> tuple[DocumentFields, bytes] | FileError:
+def _page_head(
+    found: FoundFile, content: bytes
+) -> tuple[DocumentFields, Mapping[str, int], bytes] | FileError:
     """Check the front matter that site generators let a page begin with; without it the page is as it was."""
     if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:3] != b"---":
-        return DocumentFields(), content
+        return DocumentFields(), {}, content
     text = decode(found, content)
     if isinstance(text, FileError):
         return text
     document = _with_head(found, text.replace("\r\n", "\n").replace("\r", "\n"))
     # The mark wins over what the page declares, because the text is decoded already.
-    return (
-        document
-        if isinstance(document, FileError)
-        else (document.fields, document.body.encode("utf-8-sig"))
-    )
+    if isinstance(document, FileError):
+        return document
+    return document.fields, document.key_lines, document.body.encode("utf-8-sig")
 
 
 def _pdf_drafts(found: FoundFile, limit_bytes: int) -> Drafts:
@@ -219,7 +226,9 @@ def _with_head(found: FoundFile, text: str) -> Document | FileError:
     fields = _check(front, found)
     if isinstance(fields, FileError):
         return fields
-    return Document(found, fields, front.body, front.body_line, short_hash(repair(text)))
+    return Document(
+        found, fields, front.body, front.body_line, short_hash(repair(text)), front.key_lines
+    )
 
 
 def _check(front: FrontMatter, found: FoundFile) -> DocumentFields | FileError:
@@ -249,6 +258,7 @@ def chunk_drafts(document: Document) -> tuple[Draft, ...]:
                 title=title if not path or path[-1] == title else f"{title} > {path[-1]}",
                 content=normalise(chunk.text),
                 fields=document.fields,
+                key_lines=document.key_lines,
                 source_version=document.source_version,
                 line_start=document.body_line + bisect_right(newlines, chunk.start),
                 line_end=document.body_line + bisect_right(newlines, chunk.end - 1),

@@ -54,6 +54,7 @@ def _item(document: Document, origin: Origin) -> ContextItem:
         title=document_title(document, Outline(body)),
         content=normalise(body.strip()),
         fields=document.fields,
+        key_lines=document.key_lines,
         subject=f"instruction:{PurePosixPath(found.shown).parent}" if agent_file else None,
         source_version=document.source_version,
         line_start=line_start,

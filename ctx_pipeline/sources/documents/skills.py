@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Any, cast
@@ -122,6 +122,7 @@ class _Skill:
     body_line: int
     resources: tuple[FoundFile, ...]
     source_version: str
+    key_lines: Mapping[str, int]
 
 
 def read_skills(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
@@ -215,7 +216,8 @@ def _load(
         return record_error(
             error, found, line=1, key_lines=front.key_lines, code=FileCode.BAD_FRONT_MATTER
         )
-    return _Skill(found, fields, front.body, front.body_line, resources, short_hash(repair(text)))
+    version = short_hash(repair(text))
+    return _Skill(found, fields, front.body, front.body_line, resources, version, front.key_lines)
 
 
 def _bad_head(found: FoundFile, line: int | None, message: str) -> FileError:
@@ -299,6 +301,7 @@ def _draft(
         title=title,
         content=content,
         fields=skill.fields,
+        key_lines=skill.key_lines,
         subject=f"skill:{skill.fields.name}",
         source_version=skill.source_version,
         line_start=line_start,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.errors import MessageError
@@ -174,6 +174,7 @@ def page_drafts(
     kind: ItemKind,
     source_version: str,
     fields: RecordFields = NO_FIELDS,
+    key_lines: Mapping[str, int] | None = None,
     title: str = "",
 ) -> tuple[Draft, ...]:
     """Cut a page into drafts `<name>#<n>`, n from 1, each with the headings above it."""
@@ -187,6 +188,7 @@ def page_drafts(
             title=name if not path or path[-1] == name else f"{name} > {path[-1]}",
             content=normalise(chunk.text),
             fields=fields,
+            key_lines=key_lines or {},
             source_version=source_version,
             heading_path=path,
             created_at=page.published,

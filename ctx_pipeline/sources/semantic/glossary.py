@@ -110,6 +110,7 @@ def _item(
         title=fields.name,
         content=normalise(f"{fields.name}: {fields.definition}"),
         fields=fields,
+        key_lines=getattr(term, "key_lines", {}),
         subject=f"glossary:{fields.name}",
         source_version=source_version,
         line_start=line,

@@ -164,6 +164,7 @@ def _item(
         content=definition.text,
         fields=definition.fields.model_copy(update={"supersedes": None}),
         subject=definition.subject,
+        key_lines=record.key_lines,
         source_version=record.source_version,
         line_start=record.line,
         line_end=record.line_end,

@@ -29,6 +29,10 @@ _Loss = tuple[float, float, int, int, int]
 """Value lost by the token, value lost, option, choice it has, smaller choice it would have (-1: none)."""
 
 
+Parts = tuple[tuple[Rendition, int], ...]
+"""Rendition and tokens of each member of a group."""
+
+
 @dataclass(slots=True, eq=False)
 class Purse:
     """Tokens that options with something in common may take together: those of one source, or all tool schemas."""
@@ -62,6 +66,8 @@ class Option:
     """Options that need this one; `allocate` fills it."""
     taken: int = -1
     """The choice that is shown; -1: none."""
+    parts: tuple[Parts, ...] = ()
+    """What each of several members takes, by choice."""
 
     @property
     def tokens(self) -> int:

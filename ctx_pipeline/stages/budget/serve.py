@@ -1,11 +1,10 @@
-"""Budget: what fits. The batch half counts tokens exactly; the serve half divides the window."""
+"""Budget: what fits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import (
     BudgetReport,
@@ -14,16 +13,15 @@ from ctx_pipeline.contracts import (
     Exclusion,
     ModelProfile,
     PackWarning,
-    Rendition,
     SectionBudget,
     WhenToLoad,
 )
 from ctx_pipeline.stages.budget.allocate import Option, allocate
+from ctx_pipeline.stages.budget.shown import grain_warnings, part_warnings
 from ctx_pipeline.stages.budget.wayin import explain_out
 from ctx_pipeline.stages.budget.window import (
-    SHARE_OF_SECTION,
-    Limits,
     Window,
+    group_sizes,
     limits_of,
     open_window,
     plan,
@@ -33,29 +31,12 @@ from ctx_pipeline.stages.budget.window import (
     spend_required,
 )
 from ctx_pipeline.stages.budget.worth import options_of, show, stop_filling
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import Candidate, Judged
 from ctx_pipeline.stages.history import HISTORY, leave_out_unpaired, message_groups
 from ctx_pipeline.stages.sections import TOOLS
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = [
-    "SHARE_OF_SECTION",
-    "Budgeted",
-    "Limits",
-    "Prepared",
-    "batch",
-    "limits_of",
-    "prepare",
-    "serve",
-]
-
 TOOL_SHARE = 0.25
 """Most of the window that the catalogue's tools take while other items have a use for it."""
-CountMany = Callable[[Sequence[str], str], list[int]]
-READ_ROWS = 8_192
-"""Rows whose texts are Python objects at a time."""
 _ALWAYS = WhenToLoad.ALWAYS.value
 _PREFETCH = WhenToLoad.PREFETCH.value
 
@@ -64,32 +45,12 @@ _PREFETCH = WhenToLoad.PREFETCH.value
 class Budgeted:
     """Which candidates are in and in which rendition, and the report of the window."""
 
-    candidates: list[Candidate]
+    judged: Judged
     report: BudgetReport
     warnings: tuple[PackWarning, ...]
-    explain: Callable[[], None]
-    """Writes what would have let each candidate in that did not fit; no pack needs it, only the trace."""
-
-
-def batch(blocks: pa.Table, encodings: Sequence[str], count_many: CountMany) -> pa.Table:
-    """Count every rendition of every row in each encoding.
-
-    Columns: `<rendition>_<encoding>`, int32; 0 where a rendition does not exist.
-    """
-    import pyarrow as pa
-
-    columns: dict[str, list[int]] = {
-        f"{level.value}_{encoding}": [] for level in Rendition for encoding in encodings
-    }
-    for part in blocks.to_batches(max_chunksize=READ_ROWS):
-        for rendition in Rendition:
-            texts = part.column(rendition.value).to_pylist()
-            present = [text for text in texts if text is not None]
-            for encoding in encodings:
-                counts = iter(count_many(present, encoding))
-                column = columns[f"{rendition.value}_{encoding}"]
-                column.extend(0 if text is None else next(counts) for text in texts)
-    return pa.table({name: pa.array(counts, pa.int32()) for name, counts in columns.items()})
+    explain: Callable[[], Judged]
+    """Returns the same with what would have let each candidate in that did not fit; no pack needs
+    it, only the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +73,7 @@ class Prepared:
 
 
 def serve(
-    candidates: Sequence[Candidate],
+    judged: Judged,
     request: ContextRequest,
     *,
     profile: ModelProfile,
@@ -133,7 +94,7 @@ def serve(
         BudgetTooSmall: the protected items alone do not fit.
     """
     ready = prepare(
-        candidates,
+        judged,
         request,
         profile=profile,
         policy=policy,
@@ -143,20 +104,32 @@ def serve(
     window = ready.window
     allocate(ready.options, window.left, ready.headings, improve=improve)
     show(ready.options, window)
-    for candidate in candidates:
-        if candidate.excluded is None and not candidate.selected:
-            candidate.excluded = Exclusion.OVER_BUDGET
+    for candidate, verdict in window.verdicts.items():
+        if verdict.excluded is None and verdict.rendition is None:
+            window.verdicts[candidate] = verdict.out(Exclusion.OVER_BUDGET)
     first = frozenset((_ALWAYS, _PREFETCH, *request.required_types))
+    decided = Judged(judged.candidates, window.verdicts)
     return Budgeted(
-        list(candidates),
+        decided,
         _report(ready),
-        _warnings(ready, request, profile),
-        partial(explain_out, ready.options, window, first),
+        (
+            *_warnings(ready, request, profile),
+            *part_warnings(decided, request),
+            *grain_warnings(decided),
+        ),
+        partial(_explained, decided, ready, first),
+    )
+
+
+def _explained(decided: Judged, ready: Prepared, first: frozenset[str]) -> Judged:
+    lacking = explain_out(ready.options, ready.window, first)
+    return decided.ruled(
+        {c: decided.verdicts[c]._replace(counterfactual=text) for c, text in lacking.items()}
     )
 
 
 def prepare(
-    candidates: Sequence[Candidate],
+    judged: Judged,
     request: ContextRequest,
     *,
     profile: ModelProfile,
@@ -170,11 +143,11 @@ def prepare(
         BudgetTooSmall: the protected items alone do not fit.
     """
     limits = limits_of(profile, request.token_budget, request.cost_budget)
-    leave_out_unpaired(candidates, request)
-    alive = [candidate for candidate in candidates if candidate.excluded is None]
+    paired = leave_out_unpaired(judged, request)
+    alive = paired.alive()
     window = open_window(
         limits,
-        alive,
+        paired,
         profile=profile,
         policy=policy,
         heading_tokens=heading_tokens,
@@ -188,9 +161,8 @@ def prepare(
     planned = plan(policy, limits)
     spend_first([c for c in alive if c.when_to_load == _ALWAYS], window, None)
     spend_first([c for c in alive if c.when_to_load == _PREFETCH], window, planned)
-    stop_filling(alive, policy)
-    alive = [candidate for candidate in alive if candidate.excluded is None]
-    options = options_of(alive, request, window, planned)
+    worthy = stop_filling(alive, window, policy)
+    options = options_of(worthy, request, window, planned)
     if request.tools is None:
         _hold_tools(options, window, planned.get(TOOLS, 0))
     return Prepared(window, planned, options, required)
@@ -215,15 +187,19 @@ def _hold_tools(options: Sequence[Option], window: Window, planned: int) -> None
 def _complete_groups(alive: Sequence[Candidate], request: ContextRequest, window: Window) -> None:
     """A message that a required type took brings those it may not be separated from."""
     by_order = {candidate.order: candidate for candidate in alive if candidate.section == HISTORY}
-    if not any(candidate.selected for candidate in by_order.values()):
+    if not any(window.shows(candidate) for candidate in by_order.values()):
         return
-    for group in message_groups(request):
+    for group in message_groups(request, min(by_order)):
         members = [by_order[number] for number in group if number in by_order]
-        rest = [member for member in members if not member.selected]
-        tokens = sum(member.tokens[0] for member in rest)
-        if len(rest) < len(members) and tokens <= window.limits.usable - window.used:
-            for member in rest:
-                window.take(member, Rendition.FULL, member.tokens[0], "recent history")
+        rest = [member for member in members if not window.shows(member)]
+        if not rest or len(rest) == len(members):
+            continue
+        room = window.limits.usable - window.used
+        for parts in reversed(group_sizes(rest, window.most_observation)):
+            if sum(tokens for _, tokens in parts) <= room:
+                for member, part in zip(rest, parts, strict=True):
+                    window.take(member, *part, "recent history")
+                break
 
 
 def _report(ready: Prepared) -> BudgetReport:

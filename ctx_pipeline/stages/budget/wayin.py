@@ -10,10 +10,15 @@ from ctx_pipeline.stages.budget.allocate import Option, missing_needs, steps_of
 from ctx_pipeline.stages.budget.window import SHARE_OF_SECTION, Window, choices_of
 from ctx_pipeline.stages.budget.worth import OWN_SHARE
 from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.history import HISTORY
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+EXPLAINED_MESSAGES = 512
+"""Messages, the latest, of which each is told how many tokens it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +40,21 @@ class _Claim:
     """The most that showing all of it may add."""
 
 
-def explain_out(options: Sequence[Option], window: Window, first: frozenset[str]) -> None:
-    """Say of every option that did not fit what would have let it in.
+def explain_out(
+    options: Sequence[Option], window: Window, first: frozenset[str]
+) -> dict[Candidate, str]:
+    """Return what would have let in what did not fit.
 
     More room goes to what asks for it more strongly, so an item lacks its own price and what all of those would take
     first. `first` names the kinds and times of loading that are served before anything is weighed.
     """
     if all(option.taken >= 0 for option in options):
-        return
+        return {}
     claims = _claims(options, window)
     before = _before(claims, options, first)
     growing = sum(_growth(candidate, window) for candidate in window.first) - window.left
     totals: list[int] = (before @ [claim.tokens for claim in claims] + growing).tolist()
+    found: dict[Candidate, str] = {}
     for place, claim in enumerate(claims):
         option = options[claim.number]
         if option.taken < 0:
@@ -54,9 +62,12 @@ def explain_out(options: Sequence[Option], window: Window, first: frozenset[str]
             pays = any(other.purses for other in brought)
             ahead = zip(claims, before[place].tolist(), strict=True) if pays else ()
             others = [options[other.number] for other, served in ahead if served]
-            lacks = _lacks(claim.price + totals[place], brought, others, window)
-            for member in option.members:
-                member.counterfactual = lacks
+            lacks = _lacks(claim.price + totals[place], claim.price, brought, others, window)
+            found.update(dict.fromkeys(option.members, lacks))
+    for option in options[EXPLAINED_MESSAGES:]:
+        if option.section == HISTORY and option.taken < 0:
+            found.update(dict.fromkeys(option.members, "a window that holds all messages after it"))
+    return found
 
 
 def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
@@ -66,7 +77,7 @@ def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
     made: list[_Claim] = []
     for number, option in enumerate(options):
         above = option.choices[option.taken + 1 :]
-        if not above:
+        if not above or (number >= EXPLAINED_MESSAGES and option.section == HISTORY):
             continue
         shown, value = option.tokens, option.value
         best = max((worth - value) / (tokens - shown or 1) for tokens, worth in above)
@@ -134,12 +145,16 @@ def _before(
 
 def _growth(candidate: Candidate, window: Window) -> int:
     """Return what something taken before anything is weighed would take more, if there were room."""
-    if candidate.protected or candidate.rendition is None:
+    verdict = window.verdicts[candidate]
+    if candidate.protected or verdict.rendition is None:
         return 0
-    return max(tokens for _, tokens in choices_of(candidate, candidate.tokens[0])) - candidate.cost
+    most = max(tokens for _, tokens in choices_of(candidate, candidate.tokens[0]))
+    return most - verdict.cost(candidate)
 
 
-def _lacks(short: int, brought: Sequence[Option], ahead: Sequence[Option], window: Window) -> str:
+def _lacks(
+    short: int, own: int, brought: Sequence[Option], ahead: Sequence[Option], window: Window
+) -> str:
     """Name what is short for an option and what it needs: tokens of the window, of the cost budget, or of a purse."""
     parts: list[str] = []
     if short > 0:
@@ -156,4 +171,6 @@ def _lacks(short: int, brought: Sequence[Option], ahead: Sequence[Option], windo
         lacking += sum(_growth(c, window) for c in window.first if purse in window.purses_of(c))
         if lacking > 0:
             parts.append(f"+{lacking:,} tokens in {purse.name}, which is {purse.most:,}")
+    if len(parts) == 1 and short > own > 0:
+        parts[0] += f": {own:,} for it, {short - own:,} for what comes before it"
     return " and ".join(parts) or "+1 tokens"

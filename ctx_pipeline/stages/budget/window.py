@@ -16,8 +16,8 @@ from ctx_pipeline.contracts import (
     WhenToLoad,
 )
 from ctx_pipeline.errors import BudgetTooSmall
-from ctx_pipeline.stages.budget.allocate import Purse
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
+from ctx_pipeline.stages.budget.allocate import Parts, Purse
+from ctx_pipeline.stages.candidates import REQUEST_ROW, SCOPE_ID, Candidate, Judged, Verdict
 from ctx_pipeline.stages.routing import REFERENCED
 from ctx_pipeline.stages.sections import SECTIONS, TOOLS
 
@@ -82,12 +82,31 @@ def choices_of(candidate: Candidate, most_observation: int) -> tuple[tuple[Rendi
         return tuple(choice for choice in ((_FULL, full), (_COMPACT, compact)) if choice[1])
     if candidate.when_to_load == _JUST_IN_TIME:
         return ((_POINTER, pointer),) if pointer else ()
+    if candidate.cuts or not candidate.whole:
+        whole = ((_FULL, full),) if candidate.whole else ()
+        cuts = tuple((_COMPACT, cut.tokens) for cut in candidate.cuts)
+        return (*whole, *cuts, (_POINTER, pointer)) if pointer else (*whole, *cuts)
     if compact:
         if candidate.kind == _OBSERVATION and full > most_observation:
             return ((_COMPACT, compact), (_POINTER, pointer)) if pointer else ((_COMPACT, compact),)
         found = ((_FULL, full), (_COMPACT, compact), (_POINTER, pointer))
         return found if pointer else found[:2]
     return ((_FULL, full), (_POINTER, pointer)) if pointer else ((_FULL, full),)
+
+
+def group_sizes(members: Sequence[Candidate], most_observation: int) -> tuple[Parts, ...]:
+    """Return the sizes in which messages may be shown that stay together, each larger than the one before."""
+    offered = [
+        [choice for choice in choices_of(member, most_observation) if choice[0] is not _POINTER]
+        or [(_FULL, member.tokens[0])]
+        for member in members
+    ]
+    sizes: list[Parts] = []
+    for at in range(max(map(len, offered)) - 1, -1, -1):
+        parts = tuple(choices[min(at, len(choices) - 1)] for choices in offered)
+        if not sizes or sum(t for _, t in parts) > sum(t for _, t in sizes[-1]):
+            sizes.append(parts)
+    return tuple(sizes)
 
 
 @dataclass(slots=True)
@@ -102,12 +121,18 @@ class Window:
     source_purses: Mapping[str, Purse]
     """What the items of a source may take, where the policy says so."""
     tool_purse: Purse
+    verdicts: dict[Candidate, Verdict]
+    """Those of the stage before, and what has been taken or left out since."""
     used: int = 0
     used_by: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Tokens by share."""
     opened: set[str] = field(default_factory=set[str])
     first: list[Candidate] = field(default_factory=list[Candidate])
     """What was taken before anything was weighed."""
+
+    def shows(self, candidate: Candidate) -> bool:
+        """Return whether a candidate has been taken."""
+        return self.verdicts[candidate].rendition is not None
 
     @property
     def left(self) -> int:
@@ -147,14 +172,17 @@ class Window:
             self.first.append(candidate)
             for purse in self.purses_of(candidate):
                 purse.left -= tokens
-        candidate.selected = True
-        candidate.selected_reason = reason
-        candidate.rendition = rendition
+        cuts = candidate.cuts if rendition is _COMPACT else ()
+        self.verdicts[candidate] = self.verdicts[candidate]._replace(
+            rendition=rendition,
+            reason=reason,
+            cut=next((cut for cut in cuts if cut.tokens == tokens), None),
+        )
 
 
 def open_window(
     limits: Limits,
-    alive: Sequence[Candidate],
+    judged: Judged,
     *,
     profile: ModelProfile,
     policy: EffectivePolicy,
@@ -173,8 +201,16 @@ def open_window(
         profile.tool_schema_budget,
         profile.tool_schema_budget,
     )
-    by_row = {candidate.row: candidate for candidate in alive if candidate.row >= 0}
-    return Window(limits, heading_tokens, by_row, policy.max_observation_tokens, purses, tools)
+    by_row = {candidate.row: candidate for candidate in judged.indexed()}
+    return Window(
+        limits,
+        heading_tokens,
+        by_row,
+        policy.max_observation_tokens,
+        purses,
+        tools,
+        dict(judged.verdicts),
+    )
 
 
 def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
@@ -191,34 +227,35 @@ def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
         protected.sort(key=lambda c: (-c.tokens[0], c.item_id))
         largest = protected[0]
         others = "".join(f", {c.item_id!r} with {c.tokens[0]}" for c in protected[1:NAMED_CUTS])
-        cuts = _cuts(protected, over)
         raise BudgetTooSmall(
             f"protected items need {window.used} tokens but the budget has {window.limits.usable}",
             where=f"section {largest.section!r}, largest item {largest.item_id!r} with {largest.tokens[0]} tokens"
             + others,
-            fix=f"raise the budget to at least {window.used} tokens, or shorten {cuts}",
+            fix=f"raise the budget to at least {window.used} tokens{_cuts(protected, over)}",
         )
     for candidate in [candidate for candidate in alive if candidate.protected and candidate.spare]:
         lacking = window.used + window.price(candidate, candidate.tokens[0]) - window.limits.usable
         if lacking > 0:
-            candidate.excluded, candidate.counterfactual = (
-                Exclusion.OVER_BUDGET,
-                f"+{lacking} tokens",
+            window.verdicts[candidate] = window.verdicts[candidate].out(
+                Exclusion.OVER_BUDGET, f"+{lacking} tokens"
             )
         else:
             window.take(candidate, Rendition.FULL, candidate.tokens[0], "protected")
 
 
 def _cuts(largest: Sequence[Candidate], over: int) -> str:
-    """Name the fewest of the largest items that hold more than has to go, else the first few."""
+    """Name the fewest of the largest items that hold more than has to go; nothing where that helps nobody.
+
+    The permission scope comes from the caller's identity, and what a model has to be told of it stays.
+    """
     held = 0
     names: list[str] = []
-    for candidate in largest[:NAMED_CUTS]:
+    for candidate in [c for c in largest if c.item_id != SCOPE_ID][:NAMED_CUTS]:
         names.append(repr(candidate.item_id))
         held += candidate.tokens[0]
         if held > over:
-            break
-    return " and ".join(names) + f" by {over} tokens"
+            return f", or shorten {' and '.join(names)} by {over} tokens"
+    return ""
 
 
 def spend_required(alive: Sequence[Candidate], request: ContextRequest, window: Window) -> None:
@@ -227,7 +264,7 @@ def spend_required(alive: Sequence[Candidate], request: ContextRequest, window: 
     Neither the budget of its source nor the cost budget costs a call what it cannot do without.
     """
     for kind in request.required_types:
-        if any(candidate.selected and candidate.kind == kind for candidate in alive):
+        if any(candidate.kind == kind and window.shows(candidate) for candidate in alive):
             continue
         room = window.limits.usable - window.used
         # What only points to another one of the request comes last.
@@ -255,7 +292,7 @@ def spend_called(alive: Sequence[Candidate], window: Window) -> None:
     tools = [
         candidate
         for candidate in alive
-        if REFERENCED in candidate.discovered_by and not candidate.selected
+        if REFERENCED in candidate.discovered_by and not window.shows(candidate)
     ]
     room = min(window.limits.usable - window.used, window.tool_purse.left)
     whole = sum(candidate.tokens[0] for candidate in tools) <= room
@@ -274,10 +311,10 @@ def spend_first(
     `planned` holds it to the share of its section; there nothing becomes a pointer to fit.
     """
     for candidate in candidates:
-        if not candidate.selected and _take_largest(candidate, window, planned, "score"):
+        if not window.shows(candidate) and _take_largest(candidate, window, planned, "score"):
             for row in candidate.needs:
                 needed = window.by_row.get(row)
-                if needed is not None and not needed.selected and needed.section != TOOLS:
+                if needed is not None and not window.shows(needed) and needed.section != TOOLS:
                     _take_largest(needed, window, None, f"needed by {candidate.item_id}")
 
 

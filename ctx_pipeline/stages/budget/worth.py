@@ -16,8 +16,13 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 
 from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, Rendition, WhenToLoad
-from ctx_pipeline.stages.budget.allocate import Option
-from ctx_pipeline.stages.budget.window import SHARE_OF_SECTION, Window, choices_of
+from ctx_pipeline.stages.budget.allocate import Option, Parts
+from ctx_pipeline.stages.budget.window import (
+    SHARE_OF_SECTION,
+    Window,
+    choices_of,
+    group_sizes,
+)
 from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
 from ctx_pipeline.stages.history import HISTORY, message_groups
 from ctx_pipeline.stages.sections import TOOLS
@@ -53,21 +58,25 @@ _KEEPS = {Rendition.FULL: 1.0, Rendition.COMPACT: COMPACT_KEEPS}
 _POINTER_WORTH = sqrt(POINTER_TOKENS)
 
 
-def stop_filling(alive: Sequence[Candidate], policy: EffectivePolicy) -> None:
-    """Leave out search hits that are not worth their tokens, however much room there is.
+def stop_filling(
+    alive: Sequence[Candidate], window: Window, policy: EffectivePolicy
+) -> list[Candidate]:
+    """Leave out search hits that are not worth their tokens, however much room there is; return
+    what stays.
 
     The more tokens better hits of the same share take, the more a hit has to score: beyond `FREE_TOKENS` it needs
     `min_value` of the best score times the part of its way from there to endless that has been gone, half of it at
     `HALF_TOKENS`. What a hit that stays needs stays with it. Expects the order of ranking.
     """
     if policy.min_value <= 0:
-        return
+        return list(alive)
+    verdicts = window.verdicts
     hits = [
         c
         for c in alive
-        if c.row != REQUEST_ROW and not c.selected and c.when_to_load not in _PROACTIVE
+        if c.row != REQUEST_ROW and not window.shows(c) and c.when_to_load not in _PROACTIVE
     ]
-    best = max((candidate.score for candidate in hits), default=0.0)
+    best = max((verdicts[candidate].score for candidate in hits), default=0.0)
     spent: dict[str, int] = {}
     out: list[tuple[Candidate, float]] = []
     needed: set[int] = set()
@@ -75,7 +84,7 @@ def stop_filling(alive: Sequence[Candidate], policy: EffectivePolicy) -> None:
         share = SHARE_OF_SECTION[candidate.section]
         beyond = spent.get(share, 0) - FREE_TOKENS
         least = best * policy.min_value * beyond / (beyond + HALF_TOKENS) if beyond > 0 else 0.0
-        if candidate.score < least:
+        if verdicts[candidate].score < least:
             out.append((candidate, least))
             continue
         shown = candidate.tokens[2 if candidate.when_to_load == _JUST_IN_TIME else 0]
@@ -85,10 +94,11 @@ def stop_filling(alive: Sequence[Candidate], policy: EffectivePolicy) -> None:
         out = [pair for pair in out if pair[0].row not in needed]
         needed.update(row for candidate, _ in brought for row in candidate.needs)
     for candidate, least in out:
-        candidate.excluded = Exclusion.LOW_RANK
-        candidate.counterfactual = (
-            f"+{max(0.01, least - candidate.score):.2f} score: what is shown before it is enough"
+        lacking = max(0.01, least - verdicts[candidate].score)
+        verdicts[candidate] = verdicts[candidate].out(
+            Exclusion.LOW_RANK, f"+{lacking:.2f} score: what is shown before it is enough"
         )
+    return [candidate for candidate in alive if verdicts[candidate].excluded is None]
 
 
 def options_of(
@@ -99,13 +109,15 @@ def options_of(
     Search hits stand in the order of ranking, what came with the request latest first, before them.
     """
     room = {share: tokens - window.used_by.get(share, 0) for share, tokens in planned.items()}
+    verdicts = window.verdicts
     sent: list[Candidate] = []
     hits: list[Candidate] = []
     for candidate in alive:
-        if not candidate.selected and candidate.section != HISTORY:
+        if not window.shows(candidate) and candidate.section != HISTORY:
             (sent if candidate.row == REQUEST_ROW else hits).append(candidate)
     best = max(
-        (candidate.score for candidate in alive if candidate.row != REQUEST_ROW), default=0.0
+        (verdicts[candidate].score for candidate in alive if candidate.row != REQUEST_ROW),
+        default=0.0,
     )
     least = best * LEAST
     options = _history_options(alive, request, window, room) if request.messages else []
@@ -113,7 +125,7 @@ def options_of(
     numbers: dict[int, int] = {}
     for candidate in hits:
         # What it is worth only to what needs it comes with that.
-        own = candidate.score - candidate.lent
+        own = verdicts[candidate].score - verdicts[candidate].lent
         score = own if own > least else least
         relevance = score / best if best > 0 else 1.0
         option = _option(candidate, relevance**RELEVANCE_POWER, window, room)
@@ -191,21 +203,22 @@ def _history_options(
 ) -> list[Option]:
     """Return messages, latest first; each needs those after it, and those that may not be separated are one option."""
     options: list[Option] = []
-    by_order = {c.order: c for c in alive if c.section == HISTORY and not c.selected}
-    for group in reversed(message_groups(request)):
+    by_order = {c.order: c for c in alive if c.section == HISTORY and not window.shows(c)}
+    for group in reversed(message_groups(request, min(by_order, default=0))):
         members = tuple([by_order[number] for number in group if number in by_order])
         if not members:
             continue
-        tokens = sum(member.tokens[0] for member in members)
-        within = _is_within(room, HISTORY, tokens)
-        value = RECENCY ** len(options) * sqrt(tokens) * (OWN_SHARE if within else 1.0)
+        sizes = group_sizes(members, window.most_observation)
+        within = _is_within(room, HISTORY, _tokens_of(sizes[-1]))
+        base = RECENCY ** len(options) * (OWN_SHARE if within else 1.0)
         option = Option(
-            ((tokens, value),),
+            tuple((_tokens_of(parts), base * _group_worth(parts)) for parts in sizes),
             HISTORY,
             window.purses_of(members[0]),
             members,
-            (Rendition.FULL,),
+            tuple(parts[0][0] for parts in sizes),
             within,
+            parts=sizes,
         )
         if options:
             option.needs = (len(options) - 1,)
@@ -213,8 +226,19 @@ def _history_options(
     return options
 
 
+def _tokens_of(parts: Parts) -> int:
+    return sum(tokens for _, tokens in parts)
+
+
+def _group_worth(parts: Parts) -> float:
+    """Return what showing messages is worth, less where some of them are cut."""
+    kept = sum(tokens * _KEEPS[rendition] for rendition, tokens in parts)
+    return kept / sqrt(_tokens_of(parts) or 1)
+
+
 def show(options: Sequence[Option], window: Window) -> None:
-    """Write what was chosen into the candidates."""
+    """Take what was chosen."""
+    scores = window.verdicts
     for option in options:
         if option.taken < 0:
             continue
@@ -222,12 +246,12 @@ def show(options: Sequence[Option], window: Window) -> None:
         reason = "recent history" if option.section == HISTORY else "score"
         for row in option.dependents if reason == "score" else ():
             other = options[row].members[0]
-            if options[row].taken >= 0 and other.score > first.score:
+            if options[row].taken >= 0 and scores[other].score > scores[first].score:
                 reason = f"needed by {other.item_id}"
                 break
         rendition = option.renditions[option.taken]
         if len(option.members) == 1:
             window.take(first, rendition, option.tokens, reason, paid=True)
             continue
-        for member in option.members:
-            window.take(member, rendition, member.tokens[0], reason, paid=True)
+        for member, part in zip(option.members, option.parts[option.taken], strict=True):
+            window.take(member, *part, reason, paid=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.contracts import ContextRequest, ItemKind, WhenToLoad
+from ctx_pipeline.contracts import ContextRequest, WhenToLoad
 from ctx_pipeline.stages.blocks import Blocks, attribute
 from ctx_pipeline.stages.candidates import Candidate
 
@@ -23,7 +24,6 @@ SKETCH_CHARS = 10_000
 """Characters of a text that are looked at."""
 _WORD_CHARS = 12
 """Words longer than this on average are none: then pairs of characters stand for the text, as in Chinese."""
-_OBSERVATION = ItemKind.OBSERVATION.value
 
 
 def sketch_of(text: str) -> rensa.RMinHash | None:
@@ -46,31 +46,38 @@ def are_alike(one: rensa.RMinHash | None, other: rensa.RMinHash | None) -> bool:
     return one is not None and other is not None and one.jaccard(other) >= ALIKE
 
 
-def cluster_observations(
-    candidates: Sequence[Candidate], request: ContextRequest, tokens_of: Callable[[str], int]
-) -> None:
-    """Let the latest observation of each cluster speak for the others, which become pointers that name it.
+def clustered(
+    observations: Sequence[Candidate],
+    request: ContextRequest,
+    tokens_of: Callable[[str], int],
+) -> Sequence[Candidate]:
+    """Let the latest observation of each cluster speak for the others, which become pointers that
+    name it.
 
-    An observation belongs to the first cluster of its tool, latest first, whose own observation it is alike.
+    An observation belongs to the first cluster of its tool, latest first, whose own observation it
+    is alike.
     """
     times = Counter(seen.tool for seen in request.observations)
     if all(number == 1 for number in times.values()):
-        return
-    observations = [candidate for candidate in candidates if candidate.kind == _OBSERVATION]
+        return observations
+    made = list(observations)
     leaders: dict[str | None, list[tuple[rensa.RMinHash | None, Candidate]]] = {}
-    for candidate, seen in reversed(list(zip(observations, request.observations, strict=True))):
+    for at, seen in reversed(list(enumerate(request.observations))):
         if times[seen.tool] == 1:
             continue
         sketch = sketch_of(seen.content)
         known = leaders.setdefault(seen.tool, [])
         leader = next((other for own, other in known if are_alike(sketch, own)), None)
         if leader is None:
-            known.append((sketch, candidate))
+            known.append((sketch, made[at]))
         else:
-            _point_to(candidate, leader, tokens_of)
+            made[at] = _pointing_to(leader, made[at], tokens_of)
+    return made
 
 
-def _point_to(candidate: Candidate, leader: Candidate, tokens_of: Callable[[str], int]) -> None:
+def _pointing_to(
+    leader: Candidate, candidate: Candidate, tokens_of: Callable[[str], int]
+) -> Candidate:
     blocks = candidate.blocks
     assert blocks is not None, "what came with the request has its blocks"
     pointer = blocks.pointer.replace(
@@ -78,8 +85,13 @@ def _point_to(candidate: Candidate, leader: Candidate, tokens_of: Callable[[str]
     )
     pointer_tokens = tokens_of(pointer)
     # One that is no longer than what would point away from it stays.
-    if pointer_tokens < candidate.tokens[0]:
-        candidate.blocks = Blocks(full=blocks.full, compact=None, pointer=pointer)
-        candidate.tokens = (candidate.tokens[0], 0, pointer_tokens)
-        candidate.when_to_load = WhenToLoad.JUST_IN_TIME.value
-        candidate.parent = leader.item_id
+    if pointer_tokens >= candidate.tokens[0]:
+        return candidate
+    return replace(
+        candidate,
+        blocks=Blocks(full=blocks.full, compact=None, pointer=pointer),
+        tokens=(candidate.tokens[0], 0, pointer_tokens),
+        when_to_load=WhenToLoad.JUST_IN_TIME.value,
+        parent=leader.item_id,
+        cuts=(),
+    )

@@ -19,9 +19,12 @@ from ctx_pipeline.stages.discover.period_words import (
     atoms_of,
     calendar,
     dated,
+    day_of_week,
     first_of,
     fixed,
     iso_date,
+    iso_week,
+    short_year,
     to_date,
     window,
 )
@@ -94,7 +97,19 @@ _ENGLISH: Final = re.compile(
     rf"""(?<![\w.'’])(?:
     (?P<nothing>(?:fy|fiscal(?:\ (?:year|quarter))?)[\s'-]*\d{{0,4}}(?:[\s-]*q[1-4])?
       |q[1-4]\s*(?:of\s+)?(?:fy|fiscal)[\s']*\d* |this\ time\ last\ year |usa\ today
-      |(?:last|this|past|next|previous)\ {_UNIT}\ but\ one)
+      |(?:last|this|past|next|previous)\ {_UNIT}\ but\ one
+      |(?:{_NUMBER}|weekend)\ (?:{_UNIT}s?\ )?before\ last)
+    |(?P<anniv>(?P<vn>{_NUMBER})\ (?P<vu>day|week|month|year)s?\ (?:ago\ (?:today|to\ the\ day)|before\ today)
+      |(?:this\ day|today|(?:the\ )?same\ day)\ last\ (?P<vl>week|month|year))
+    |(?P<thislast>this\ (?P<tlu>month|quarter)\ (?:of\ |in\ )?(?:last|the\ previous)\ year)
+    |(?P<afternext>(?:the\ )?(?P<au2>week|month|quarter|year)\ after\ next)
+    |(?P<isoweek>(?:iso\ )?week\ (?P<wk>\d{{1,2}})(?:,|\ of|\ in)?\ (?P<wky>{YEAR})|(?P<wky2>{YEAR})-?w(?P<wk2>\d{{2}})
+      |w(?P<wk3>\d{{2}})[-\ ](?P<wky3>{YEAR}))
+    |(?P<ended>(?:the\ )?(?:(?P<eu>year|quarter|half)|(?P<en>twelve|12|nine|9|six|6|three|3)\ months)
+      \ (?:ended|ending)\ (?:on\ )?(?:(?P<ed>3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?\ )?
+      (?P<em>{_MONTH})\.?(?:\ (?P<ed2>3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?)?,?\ (?P<ey>{YEAR}))
+    |(?P<open>(?:the\ )?(?:year|quarter|half|{_NUMBER}\ months)
+      \ (?:ended|ending)\ (?:on\ )?(?:\w+\ )?(?:{_MONTH})\.?(?:\ \d{{1,2}})?)
     |(?P<same>(?:the\ )?same\ (?:period|time|days?|weeks?|months?|quarter)\ (?:
       (?:of\ |in\ )?(?:the\ )?(?:last|previous|prior)\ year|(?:a|one)\ year\ (?:ago|earlier|before)))
     |(?P<iso>(?P<iy>{YEAR})(?P<sep>[-/])(?P<im>0?[1-9]|1[0-2])(?:(?P=sep)(?P<id>3[01]|[12]\d|0?[1-9]))?(?![\w/]|[.-]\d))
@@ -108,8 +123,12 @@ _ENGLISH: Final = re.compile(
       |so\ far\ this\ (?P<df>week|month|quarter|year)
       |since\ the\ (?:start|beginning)\ of\ (?:the|this)\ (?P<ds>week|month|quarter|year)
       |this\ (?P<dt>week|month|quarter|year)(?:\ so\ far|\ to\ date))
-    |(?P<weekday>(?P<kdir>last|this|next)\ (?P<kd>{"|".join(_WEEKDAYS)}))
+    |(?P<weekday>(?P<kdir>last|this|next)\ (?P<kd>{"|".join(_WEEKDAYS)})
+      (?:\s*(?:to|through|thru|until|till|[-–])\s*(?:the\ following\ )?(?P<kl>{"|".join(_WEEKDAYS)}))?)
     |(?P<rel>(?P<rdir>last|this|current|next|coming|previous|prior|preceding)\ (?P<runit>week|month|quarter|year))
+    |(?P<short>q(?P<sq>[1-4])(?P<sgap>\s?['’]\s?|[-/]|\ )(?P<sy>\d{{2}})(?![\d%:.,]\d|\d|%|[-/]\d)
+      |(?P<sq2>[1-4])q\s?['’]?(?P<sy2>\d{{2}}|{YEAR})|h(?P<sh>[12])(?:\s?['’]\s?|-)(?P<sy3>\d{{2}})
+      |(?P<sh2>[12])h\s?['’]?(?P<sy4>\d{{2}}|{YEAR})|(?P<sm>{_MONTH})\.?\s?['’](?P<sy5>\d{{2}}))
     |(?P<quarter>q(?P<qn>[1-4])|(?P<qo>first|second|third|fourth|1st|2nd|3rd|4th)\ quarter)
     |(?P<yquarter>(?P<yqy>{YEAR})[\s-]?q(?P<yqn>[1-4]))
     |(?P<half>(?:the\ )?(?P<ho>first|second|1st|2nd)\ half|h(?P<hn>[12]))
@@ -122,6 +141,9 @@ _ENGLISH: Final = re.compile(
     )(?!\w)(?!-(?!(?:{_MONTH}|q[1-4])(?!\w))[a-z])""",
     re.IGNORECASE | re.VERBOSE,
 )
+_ENDED = {"year": 12, "half": 6, "quarter": 3}
+NEAR_YEARS = 6
+"""Years from now up to which two digits after a blank are taken for a year."""
 _ORDINAL = {
     "first": 1,
     "1st": 1,
@@ -205,12 +227,54 @@ def _en_date(
 def _en_weekday(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any]:
     day, direction = _WEEKDAYS[m["kd"].lower()], m["kdir"].lower()
     if direction == "this":
-        start = first_of("week", today) + DAY * day
+        start = day_of_week(day, first_of("week", today))
     elif direction == "last":
         start = today - DAY * ((today.weekday() - day - 1) % 7 + 1)
     else:
         start = today + DAY * ((day - today.weekday() - 1) % 7 + 1)
-    return fixed((start, start + DAY))
+    days = 1 if m["kl"] is None else (_WEEKDAYS[m["kl"].lower()] - day) % 7 + 1
+    return fixed((start, start + DAY * days))
+
+
+def _en_anniversary(
+    m: re.Match[str], _text: str, today: datetime, _now: datetime
+) -> dict[str, Any]:
+    unit, number = (m["vl"], 1) if m["vl"] else (m["vu"], _number(m["vn"]))
+    return fixed(calendar("day", add(unit.lower(), today, -number), 0))
+
+
+def _en_this_last(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any]:
+    return fixed(calendar(m["tlu"].lower(), add("year", today, -1), 0))
+
+
+def _en_week(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any]:
+    year = m["wky"] or m["wky2"] or m["wky3"]
+    return iso_week(int(year), int(m["wk"] or m["wk2"] or m["wk3"]), today)
+
+
+def _en_ended(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any]:
+    day, month = m["ed"] or m["ed2"], MONTHS[m["em"].lower()]
+    span = dated(int(m["ey"]), month, int(day) if day else None, today)["span"]
+    months = _ENDED[m["eu"].lower()] if m["eu"] else _number(m["en"])
+    return {"span": (add("month", span[1], -months), span[1]), "absolute": True}
+
+
+def _en_short(
+    m: re.Match[str], text: str, today: datetime, _now: datetime
+) -> dict[str, Any] | None:
+    year = short_year(m["sy"] or m["sy2"] or m["sy3"] or m["sy4"] or m["sy5"])
+    # `Q4 25` is a year only where the number is near to ours, and counts nothing.
+    bare = m["sgap"] is not None and not m["sgap"].strip()
+    if bare and (abs(year - today.year) > NEAR_YEARS or _COUNTED.match(text[m.end() :])):
+        return None
+    if m["sm"]:
+        part = (MONTHS[m["sm"].lower()], 1)
+    elif m["sq"] or m["sq2"]:
+        part = (int(m["sq"] or m["sq2"]) * 3 - 2, 3)
+    else:
+        part = (int(m["sh"] or m["sh2"]) * 6 - 5, 6)
+    start = today.replace(year=year, month=part[0], day=1)
+    return {"span": (start, add("month", start, part[1])), "absolute": True}
 
 
 def _en_rel(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any]:
@@ -317,6 +381,13 @@ def _en_year(m: re.Match[str], text: str, today: datetime, _now: datetime) -> di
 
 _EN_MAKERS: dict[str, Maker] = {
     "nothing": lambda _m, _t, _d, _n: None,
+    "anniv": _en_anniversary,
+    "thislast": _en_this_last,
+    "afternext": lambda m, _t, today, _n: fixed(calendar(m["au2"].lower(), today, 2)),
+    "isoweek": _en_week,
+    "ended": _en_ended,
+    "open": lambda _m, _t, _d, _n: None,
+    "short": _en_short,
     "same": lambda _m, _t, _d, _n: {"shift": ("year", -1)},
     "iso": iso_date,
     "twice": lambda m, _t, today, _n: fixed(calendar(m["tu"].lower(), today, -2)),

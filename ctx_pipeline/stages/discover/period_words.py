@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 Span = tuple[datetime, datetime]
@@ -32,10 +32,27 @@ class Atom(NamedTuple):
     absolute: bool = False
 
 
+class _SundayFirst(datetime):
+    """A time in a project whose weeks begin on Sunday; so are all times that are counted from it."""
+
+
+def counting_weeks(now: datetime, first_weekday: int) -> datetime:
+    """Return a time from which weeks are counted from a day: 0 for Monday, 6 for Sunday."""
+    if first_weekday == 0:
+        return now
+    return _SundayFirst.fromtimestamp(now.timestamp(), now.tzinfo)
+
+
+def day_of_week(weekday: int, start: datetime) -> datetime:
+    """Return the day of a week that begins on `start`; `weekday` is 0 for Monday."""
+    return start + DAY * ((weekday - start.weekday()) % 7)
+
+
 def first_of(unit: str, today: datetime) -> datetime:
-    """Return the first day of the week (Monday), month, quarter or year of a day; the day itself for `day`."""
+    """Return the first day of the week, month, quarter or year of a day; the day itself for `day`."""
     if unit == "week":
-        return today - DAY * today.weekday()
+        first = 6 if isinstance(today, _SundayFirst) else 0
+        return today - DAY * ((today.weekday() - first) % 7)
     if unit == "month":
         return today.replace(day=1)
     if unit == "quarter":
@@ -127,3 +144,20 @@ def dated(year: int, month: int, day: int | None, today: datetime) -> dict[str, 
 def iso_date(m: re.Match[str], _text: str, today: datetime, _now: datetime) -> dict[str, Any]:
     """Return the fields of `2026-10` or `2026-10-05`, in groups iy, im and id."""
     return dated(int(m["iy"]), int(m["im"]), int(m["id"]) if m["id"] else None, today)
+
+
+def short_year(digits: str) -> int:
+    """Return the year that two digits stand for, or four."""
+    number = int(digits)
+    return number if len(digits) == 4 else number + (2000 if number < 50 else 1900)
+
+
+def iso_week(year: int, week: int, today: datetime) -> dict[str, Any]:
+    """Return the fields of a week by its ISO number.
+
+    Raises:
+        ValueError: the year has no such week.
+    """
+    day = date.fromisocalendar(year, week, 1)
+    start = today.replace(year=day.year, month=day.month, day=day.day)
+    return {"span": (start, start + DAY * 7), "absolute": True}

@@ -128,6 +128,8 @@ class Hits:
     dense: dict[int, float]
     """The best rows by meaning: cosines of one query, or 0 to 1 where there are several."""
     lexical: dict[int, float]
+    lapsed: list[int]
+    """Found by words, and ruled out by time or by what has happened to it."""
     denied: dict[Exclusion, int]
     similarity: Callable[[Sequence[int]], list[float]]
     """Returns the meaning scores of rows that were not found by it."""
@@ -146,15 +148,18 @@ def search_all(
         for query in queries
     ]
     denied = found[0].denied
+    lapsed = list(dict.fromkeys(row for hits in found for row in hits.lapsed))[:limit]
     if len(queries) == 1:
         vector = queries[0].vector
         dense = dict(zip(found[0].dense_rows.tolist(), found[0].dense_scores.tolist(), strict=True))
         lexical = dict(zip(*found[0].lexical, strict=True))
-        return Hits(dense, lexical, denied, lambda rows: view.similarity(rows, vector).tolist())
+        return Hits(
+            dense, lexical, lapsed, denied, lambda rows: view.similarity(rows, vector).tolist()
+        )
     rows = list(dict.fromkeys(row for hits in found for row in hits.dense_rows.tolist()))
     similarity = _best_meaning(view, queries, rows)
     dense = dict(zip(rows, similarity(rows), strict=True))
-    return Hits(_best(dense, limit), _best(_best_words(found), limit), denied, similarity)
+    return Hits(_best(dense, limit), _best(_best_words(found), limit), lapsed, denied, similarity)
 
 
 def _best_meaning(

@@ -18,8 +18,8 @@ from ctx_pipeline.contracts import (
 from ctx_pipeline.contracts.policy import ConflictAction, Criterion
 from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import ALWAYS
-from ctx_pipeline.stages.candidates import REQUEST_ROW, Candidate
-from ctx_pipeline.stages.routing import is_withdrawn
+from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
+from ctx_pipeline.stages.routing import is_withdrawn, label_today
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,7 @@ MAX_ASKED = 4
 """Sides that a question names."""
 
 _SCHEMA = ItemKind.SCHEMA.value
+_MEMORY = ItemKind.MEMORY.value
 _CAREFUL_FIRST: tuple[ConflictAction, ...] = ("ask", "show_both", "resolve")
 
 
@@ -52,6 +53,12 @@ class _Case:
     relevance_weight: float
     standings: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     """By row, as far as they have been asked for."""
+    verdicts: dict[Candidate, Verdict] = field(default_factory=dict[Candidate, Verdict])
+    """Those of the stage before, and what resolving has made of them."""
+
+    def is_in(self, candidate: Candidate) -> bool:
+        """Return whether nothing has left a candidate out."""
+        return self.verdicts[candidate].excluded is None
 
 
 @dataclass(slots=True)
@@ -65,35 +72,37 @@ class _Group:
 def batch(rows: Sequence[Row], claims: pa.Table, patches: Mapping[ItemKey, Patch]) -> pa.Table:
     """Return which claims of each row are contested, as `contested_table` does."""
     newest = {row.key: at for at, row in enumerate(rows)}
-    return contested_table(
-        rows, claims, {at for at in newest.values() if not is_withdrawn(rows[at], patches)}
-    )
+    live = {at for at in newest.values() if not is_withdrawn(rows[at], patches)}
+    if patches:
+        rows = [row._replace(label=label_today(row, patches)) for row in rows]
+    return contested_table(rows, claims, live)
 
 
 def serve(
-    candidates: Sequence[Candidate],
+    judged: Judged,
     reader: ArtifactReader,
     *,
     policy: EffectivePolicy,
     refreshed: Mapping[str, int],
     request: ContextRequest,
-) -> tuple[ConflictRecord, ...]:
+) -> tuple[Judged, tuple[ConflictRecord, ...]]:
     """Find which candidates contradict each other, and leave out those that lose, as the policy says.
 
     What is left out contradicts nothing that stays. What is protected, or the last of a kind that the request requires,
     stays whatever it loses. `refreshed` says when each source was last read, in microseconds. Records are in the order
     of their subjects.
     """
-    indexed = [candidate for candidate in candidates if candidate.row != REQUEST_ROW]
+    indexed = judged.indexed()
     claims = reader.contested.of([candidate.row for candidate in indexed])
     if len(claims) < 2:
-        return ()
+        return judged, ()
     case = _Case(
         reader,
         policy.conflicts.order or USUAL_ORDER,
         policy.conflicts.actions,
         refreshed,
         policy.weights.relevance,
+        verdicts=dict(judged.verdicts),
     )
     by_key: dict[int, _Group] = {}
     for at, key, value in claims:
@@ -108,15 +117,16 @@ def serve(
         record = _resolve(group, case, indexed, request)
         if record is not None:
             records.setdefault(_identity(record), record)
-    return tuple(sorted(records.values(), key=_record_order))
+    ordered = tuple(sorted(records.values(), key=_record_order))
+    return Judged(judged.candidates, case.verdicts), ordered
 
 
-def told(records: Sequence[ConflictRecord], candidates: Sequence[Candidate]) -> str:
+def told(records: Sequence[ConflictRecord], judged: Judged) -> str:
     """Return what a model has to know of contradictions whose sides it may see; empty without any.
 
     It names items and quotes none of them: what they say stays in their own blocks.
     """
-    shown = {candidate.item_id for candidate in candidates if candidate.excluded is None}
+    shown = {candidate.item_id for candidate in judged.alive()}
     lines: list[str] = []
     for record in records:
         losers = [side.item_id for side in record.losers if side.item_id in shown]
@@ -150,14 +160,22 @@ def _standing(candidate: Candidate, case: _Case) -> tuple[int, ...]:
     """Return where a candidate stands by each criterion, in the order of the policy; more is stronger."""
     known = case.standings.get(candidate.row)
     if known is None:
-        verified = candidate.verified_at
         values: dict[Criterion, int] = {
             "authority": candidate.authority,
             "validity": candidate.valid_from,
-            "freshness": verified if verified > ALWAYS else case.refreshed.get(candidate.source, 0),
+            "freshness": _fresh_at(candidate, case),
         }
         known = case.standings[candidate.row] = tuple(values[criterion] for criterion in case.order)
     return known
+
+
+def _fresh_at(candidate: Candidate, case: _Case) -> int:
+    """Return when a side was last known to hold: a memory when it was made, others when their source was read."""
+    if candidate.verified_at > ALWAYS:
+        return candidate.verified_at
+    if candidate.kind == _MEMORY and candidate.dated_at > ALWAYS:
+        return candidate.dated_at
+    return case.refreshed.get(candidate.source, 0)
 
 
 def _precedence(candidate: Candidate, case: _Case) -> tuple[int | str, ...]:
@@ -177,7 +195,7 @@ def _deciding(winner: Candidate, other: Candidate, case: _Case) -> Criterion | N
 def _resolve(
     group: _Group, case: _Case, candidates: Sequence[Candidate], request: ContextRequest
 ) -> ConflictRecord | None:
-    sides = [side for side in group.sides if side[0].excluded is None]
+    sides = [side for side in group.sides if case.is_in(side[0])]
     if len(sides) < 2 or not _is_contradiction(sides):
         return None
     winner, value = sides[0]
@@ -192,7 +210,7 @@ def _resolve(
     if action == "resolve":
         for rival, reason in judged:
             if reason is not None:
-                _leave_out(rival, winner, reason, candidates, request)
+                _leave_out(rival, winner, reason, case, candidates, request)
     _lift([candidate for candidate, _ in sides], case)
     first = judged[0][1]
     if equal or first is None or action == "ask":
@@ -207,31 +225,39 @@ def _leave_out(
     loser: Candidate,
     winner: Candidate,
     reason: Criterion,
+    case: _Case,
     candidates: Sequence[Candidate],
     request: ContextRequest,
 ) -> None:
-    if loser.protected or (loser.kind in request.required_types and _is_last(loser, candidates)):
+    if loser.protected or (
+        loser.kind in request.required_types and _is_last(loser, case, candidates)
+    ):
         return
-    loser.excluded = Exclusion.CONFLICT_LOST
     above = f"authority above {winner.authority}" if reason == "authority" else f"more {reason}"
-    loser.counterfactual = f"{above} ({winner.item_id})"
+    case.verdicts[loser] = case.verdicts[loser].out(
+        Exclusion.CONFLICT_LOST, f"{above} ({winner.item_id})"
+    )
 
 
-def _is_last(loser: Candidate, candidates: Sequence[Candidate]) -> bool:
+def _is_last(loser: Candidate, case: _Case, candidates: Sequence[Candidate]) -> bool:
     return not any(
-        other.kind == loser.kind and other.excluded is None and other is not loser
+        other.kind == loser.kind and case.is_in(other) and other is not loser
         for other in candidates
     )
 
 
 def _lift(sides: Sequence[Candidate], case: _Case) -> None:
     """Give what stays at least the relevance of the best side, so that what settles a hit is not cut for its own."""
-    best = max(side.features["relevance"] for side in sides) * REPLACED_SHARE
+    verdicts = case.verdicts
+    best = max(verdicts[side].features["relevance"] for side in sides) * REPLACED_SHARE
     for side in sides:
-        gain = best - side.features["relevance"]
-        if side.excluded is None and gain > 0:
-            side.features["relevance"] = best
-            side.score += case.relevance_weight * gain
+        verdict = verdicts[side]
+        gain = best - verdict.features["relevance"]
+        if verdict.excluded is None and gain > 0:
+            verdicts[side] = verdict._replace(
+                features={**verdict.features, "relevance": best},
+                score=verdict.score + case.relevance_weight * gain,
+            )
 
 
 def _subject(group: _Group, sides: Sequence[tuple[Candidate, int]], case: _Case) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ from ctx_pipeline.contracts import Exclusion, ItemKind
 from ctx_pipeline.contracts.codes import TRUST_RANK, Rendition, Trust
 from ctx_pipeline.index.rows import Row
 from ctx_pipeline.language.terms import terms
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict, Verdicts
 from ctx_pipeline.stages.sections import INSTRUCTING_SECTIONS
 
 if TYPE_CHECKING:
@@ -168,62 +168,99 @@ def _root(parent: NDArray[np.intp], at: int) -> int:
     return at
 
 
-def fold_duplicates(candidates: Sequence[Candidate]) -> None:
-    """Of items with the same text, keep one that may instruct, then highest authority, then score, then id."""
+def serve(judged: Judged, reader: ArtifactReader) -> Judged:
+    """Fold equal texts, then prose that says the same."""
+    folded = judged.ruled(fold_duplicates(judged.indexed(), judged.verdicts))
+    return folded.ruled(fold_near_duplicates(folded.indexed(), folded.verdicts, reader))
+
+
+def fold_duplicates(
+    candidates: Sequence[Candidate], verdicts: Verdicts
+) -> dict[Candidate, Verdict]:
+    """Of items with the same text, keep one that may instruct, then highest authority, then score,
+    then id.
+    """
     by_content: dict[int, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
-        if candidate.excluded is None:
-            by_content[candidate.content].append(candidate)
+        by_content[candidate.content].append(candidate)
+    out: dict[Candidate, Verdict] = {}
     for group in by_content.values():
         if len(group) > 1:
-            group.sort(
+            kept, *losers = sorted(
+                group,
                 key=lambda c: (
                     c.section not in INSTRUCTING_SECTIONS,
                     -c.authority,
-                    -c.score,
+                    -verdicts[c].score,
                     c.item_id,
-                )
+                ),
             )
-            for loser in group[1:]:
-                loser.excluded = Exclusion.DUPLICATE
-                loser.counterfactual = f"same text as {group[0].item_id}"
+            for loser in losers:
+                out[loser] = verdicts[loser].out(
+                    Exclusion.DUPLICATE, f"same text as {kept.item_id}"
+                )
+    return out
 
 
-def fold_near_duplicates(candidates: Sequence[Candidate], reader: ArtifactReader) -> None:
-    """Of prose that says the same, keep the highest authority, then trust, then the newest, then score, then id."""
+def fold_near_duplicates(
+    candidates: Sequence[Candidate], verdicts: Verdicts, reader: ArtifactReader
+) -> dict[Candidate, Verdict]:
+    """Of prose that says the same, keep the highest authority, then trust, then the newest, then
+    score, then id.
+    """
     groups: dict[int, list[Candidate]] = defaultdict(list)
     rows = np.asarray([candidate.row for candidate in candidates], np.intp)
     twins = reader.twins[rows]
     for at in np.flatnonzero(twins >= 0).tolist():
-        candidate = candidates[at]
-        if candidate.excluded is None and not candidate.protected:
-            groups[int(twins[at])].append(candidate)
+        if not candidates[at].protected:
+            groups[int(twins[at])].append(candidates[at])
+    out: dict[Candidate, Verdict] = {}
     for group in groups.values():
         if len(group) > 1:
-            _fold_group(group, reader)
+            out.update(_fold_group(group, verdicts, reader))
+    return out
 
 
-def _fold_group(group: list[Candidate], reader: ArtifactReader) -> None:
+def _fold_group(
+    group: list[Candidate], verdicts: Verdicts, reader: ArtifactReader
+) -> Iterator[tuple[Candidate, Verdict]]:
     ranks = _trust_ranks()
     group.sort(
-        key=lambda c: (-c.authority, -ranks[c.trust], -c.dated_at, -c.score, c.item_id, c.version)
+        key=lambda c: (
+            -c.authority,
+            -ranks[c.trust],
+            -c.dated_at,
+            -verdicts[c].score,
+            c.item_id,
+            c.version,
+        )
     )
     table = np.stack([reader.signature(candidate.row) for candidate in group])
     kept: list[int] = []
     for at, candidate in enumerate(group):
-        alike = (
-            (table[kept] == table[at]).mean(axis=1) >= SIMILAR if kept else np.zeros(0, np.bool_)
-        )
+        alike = _alike(table[kept], table[at]) if kept else np.zeros(0, np.bool_)
         same = [
             kept[place]
             for place in np.flatnonzero(alike).tolist()
             if _covers(group[kept[place]], candidate, reader)
         ]
-        if not same:
+        if same:
+            leader = group[same[0]].item_id
+            near = f"near-duplicate of {leader}"
+            yield candidate, verdicts[candidate].out(Exclusion.DUPLICATE, near)
+        else:
             kept.append(at)
-            continue
-        candidate.excluded = Exclusion.DUPLICATE
-        candidate.counterfactual = f"near-duplicate of {group[same[0]].item_id}"
+
+
+def _alike(kept: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Return which signatures are near to one that they share a band with.
+
+    A group is joined by all of its rows, those too that the viewer may not see; a band is of two rows alone.
+    """
+    equal = kept == other
+    return (equal.mean(axis=1) >= SIMILAR) & equal.reshape(len(kept), BANDS, BAND).all(axis=2).any(
+        axis=1
+    )
 
 
 def _covers(kept: Candidate, other: Candidate, reader: ArtifactReader) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, Exclusion, ItemKind, Trust
+from ctx_pipeline.contracts import ContextRequest, EffectivePolicy, ItemKind, Trust
 from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock
 from ctx_pipeline.stages.candidates import Candidate
 from ctx_pipeline.stages.discover.periods import Period
@@ -73,84 +74,79 @@ class Case:
     """Tokens that the pack aims for."""
 
 
-def add_scores(candidates: Sequence[Candidate], case: Case) -> None:
-    """Fill in the features and the score of candidates that come from the index and have their relevance.
+class Scored(NamedTuple):
+    """The features of a candidate and what they come to."""
 
-    `period_fit` is a feature only of a request that names a period. `cost` and `conflict_risk` are taken away.
+    features: dict[str, float]
+    score: float
+    stale: bool
+    """It is past the freshness window of its source."""
+
+
+def scored(
+    candidates: Sequence[Candidate], relevance: Mapping[Candidate, float], case: Case
+) -> Iterator[Scored]:
+    """Return the features and the score of each candidate of the index.
+
+    `period_fit` is a feature only of a request that names a period. `cost` and `conflict_risk` are
+    taken away.
     """
-    weigh = case.policy.weights
-    w_relevance, w_authority, w_freshness = weigh.relevance, weigh.authority, weigh.freshness
-    w_confidence, w_dependency, w_fit, w_recency = (
-        weigh.confidence,
-        weigh.dependency,
-        weigh.task_fit,
-        weigh.recency,
-    )
-    w_period, w_cost, w_risk = weigh.period_fit, weigh.cost, weigh.conflict_risk
+    weights = case.policy.weights.model_dump()
     fit = {**FIT.get(case.request.phase, {}), **case.policy.fit}
     periods = [(period.start_micros, period.end_micros) for period in case.periods]
     highest = _highest(candidates)
-    now, refreshed, target, exclude_stale = (
-        case.clock.at,
-        case.refreshed,
-        case.target,
-        case.policy.exclude_stale,
-    )
+    now = case.clock.at
     for candidate in candidates:
-        relevance, confidence = candidate.features["relevance"], candidate.confidence
-        found = candidate.discovered_by
-        if GLOSSARY in found and relevance < NAMED_RELEVANCE:
-            relevance = NAMED_RELEVANCE
-        verified, dated, window = candidate.verified_at, candidate.dated_at, candidate.fail_after
-        age = now - (verified if verified > ALWAYS else refreshed.get(candidate.source, now))
-        freshness = (
-            0.5 ** (age / (window if 0 < window < NEVER else FRESHNESS_HALF_LIFE))
-            if age > 0
-            else 1.0
-        )
-        recency = (
-            NEUTRAL
-            if dated <= ALWAYS
-            else 0.5 ** ((now - dated) / RECENCY_HALF_LIFE)
-            if dated < now
-            else 1.0
-        )
-        task_fit = 1.0 if candidate.tailored else fit.get(candidate.kind, NEUTRAL)
-        cost = min(1.0, candidate.tokens[0] / target)
-        risk = _conflict_risk(candidate, highest)
-        authority = candidate.authority / 100
-        dependency = 1.0 if DEPENDENCY in found else 0.0
-        score = (
-            w_relevance * relevance
-            + w_authority * authority
-            + w_freshness * freshness
-            + w_confidence * confidence
-            + w_dependency * dependency * relevance
-            + w_fit * task_fit
-            + w_recency * recency
-            - w_cost * cost
-            - w_risk * risk
-        )
+        verified, window = candidate.verified_at, candidate.fail_after
+        age = now - (verified if verified > ALWAYS else case.refreshed.get(candidate.source, now))
+        relevant = relevance[candidate]
+        if GLOSSARY in candidate.discovered_by and relevant < NAMED_RELEVANCE:
+            relevant = NAMED_RELEVANCE
         features = {
-            "relevance": relevance,
-            "authority": authority,
-            "freshness": freshness,
-            "confidence": confidence,
-            "dependency": dependency,
-            "task_fit": task_fit,
-            "recency": recency,
-            "cost": cost,
-            "conflict_risk": risk,
+            "relevance": relevant,
+            "authority": candidate.authority / 100,
+            "freshness": _freshness(age, window),
+            "confidence": candidate.confidence,
+            "dependency": 1.0 if DEPENDENCY in candidate.discovered_by else 0.0,
+            "task_fit": 1.0 if candidate.tailored else fit.get(candidate.kind, NEUTRAL),
+            "recency": _recency(candidate.dated_at, now),
+            "cost": min(1.0, candidate.tokens[0] / case.target),
+            "conflict_risk": _conflict_risk(candidate, highest),
         }
         if periods:
-            features["period_fit"] = period_fit = _period_fit(case.spans[candidate.row], periods)
-            score += w_period * period_fit
-        candidate.features, candidate.score = features, score
-        if dependency:
-            candidate.lent = w_relevance * candidate.lent + w_dependency * relevance
-        candidate.stale = window < NEVER and age > window
-        if candidate.stale and exclude_stale:
-            candidate.excluded = Exclusion.STALE
+            features["period_fit"] = _period_fit(case.spans[candidate.row], periods)
+        stale = window < NEVER and age > window
+        yield Scored(features, _sum(features, weights), stale)
+
+
+def _sum(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Return the weighted sum; what a dependency adds grows with its relevance."""
+    return (
+        weights["relevance"] * features["relevance"]
+        + weights["authority"] * features["authority"]
+        + weights["freshness"] * features["freshness"]
+        + weights["confidence"] * features["confidence"]
+        + weights["dependency"] * features["dependency"] * features["relevance"]
+        + weights["task_fit"] * features["task_fit"]
+        + weights["recency"] * features["recency"]
+        - weights["cost"] * features["cost"]
+        - weights["conflict_risk"] * features["conflict_risk"]
+        + weights["period_fit"] * features.get("period_fit", 0.0)
+    )
+
+
+def _freshness(age: int, window: int) -> float:
+    """Return 1 for what was just read, a half after the window of its source."""
+    if age <= 0:
+        return 1.0
+    return 0.5 ** (age / (window if 0 < window < NEVER else FRESHNESS_HALF_LIFE))
+
+
+def _recency(dated: int, now: int) -> float:
+    """Return 1 for what tells of now, a half for what tells of `RECENCY_HALF_LIFE` ago."""
+    if dated <= ALWAYS:
+        return NEUTRAL
+    return 0.5 ** ((now - dated) / RECENCY_HALF_LIFE) if dated < now else 1.0
 
 
 def _highest(candidates: Sequence[Candidate]) -> dict[int, int]:

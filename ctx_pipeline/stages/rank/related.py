@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import sqrt
 
 from ctx_pipeline.contracts import ItemKind
@@ -30,34 +30,37 @@ RELATED_SHARE = 0.5
 _SCHEMA = ItemKind.SCHEMA.value
 
 
-def link_columns(candidates: Sequence[Candidate]) -> None:
-    """Raise the relevance of columns by that of their table and of tables with a column of the same name.
+def link_columns(relevance: Mapping[Candidate, float]) -> dict[Candidate, float]:
+    """Return the relevance of columns, raised by that of their table and of tables with a column of
+    the same name.
 
-    A column is a schema item that needs another one whose title begins its own. Relevance stays within 0 to 1: a gain
-    `g` leaves `1 - g` of what is missing to 1.
+    A column is a schema item that needs another one whose title begins its own. Relevance stays
+    within 0 to 1: a gain `g` leaves `1 - g` of what is missing to 1.
     """
-    by_row = {candidate.row: candidate for candidate in candidates if candidate.kind == _SCHEMA}
+    by_row = {candidate.row: candidate for candidate in relevance if candidate.kind == _SCHEMA}
     table_of = {
         row: table
         for row, column in by_row.items()
         if (table := _table(column, by_row)) is not None
     }
     if not table_of:
-        return
-    strength = _strengths(table_of, by_row)
+        return {}
+    strength = _strengths(table_of, {row: relevance[c] for row, c in by_row.items()})
     holders: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for row, table in table_of.items():
         holders[_name(by_row[row])][table] = strength[table]
+    raised: dict[Candidate, float] = {}
     for row, table in table_of.items():
         column = by_row[row]
         others = [value for other, value in holders[_name(column)].items() if other != table]
         joined = sqrt(strength[table] * max(others)) if others else 0.0
         missing = (
-            (1 - column.features["relevance"])
+            (1 - relevance[column])
             * (1 - TABLE_SHARE * strength[table])
             * (1 - JOIN_SHARE * joined)
         )
-        column.features["relevance"] = 1 - missing
+        raised[column] = 1 - missing
+    return raised
 
 
 def _table(column: Candidate, by_row: Mapping[int, Candidate]) -> int | None:
@@ -70,46 +73,46 @@ def _name(column: Candidate) -> tuple[str, str]:
     return column.source, column.title.rpartition(".")[2].lower()
 
 
-def _strengths(table_of: Mapping[int, int], by_row: Mapping[int, Candidate]) -> dict[int, float]:
+def _strengths(table_of: Mapping[int, int], relevance: Mapping[int, float]) -> dict[int, float]:
     """Return how relevant each table is: half by itself, half by its best column."""
     best: dict[int, float] = defaultdict(float)
     for row, table in table_of.items():
-        best[table] = max(best[table], by_row[row].features["relevance"])
-    return {
-        table: (by_row[table].features["relevance"] + value) / 2 for table, value in best.items()
-    }
+        best[table] = max(best[table], relevance[row])
+    return {table: (relevance[table] + value) / 2 for table, value in best.items()}
 
 
-def spread_chunks(candidates: Sequence[Candidate]) -> None:
-    """Lower the relevance of all but the best chunk of each document, so that one does not crowd out the others.
+def spread_chunks(relevance: Mapping[Candidate, float]) -> dict[Candidate, float]:
+    """Return the relevance of the chunks of each document, lowered for all but the best, so that
+    one document does not crowd out the others.
 
     Chunks have one item id up to `#`. Equal relevance goes by item id and version.
     """
     documents: dict[str, list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
+    for candidate in relevance:
         document, mark, _ = candidate.item_id.partition("#")
         if mark:
             documents[document].append(candidate)
+    lowered: dict[Candidate, float] = {}
     for chunks in documents.values():
-        chunks.sort(key=lambda chunk: (-chunk.features["relevance"], chunk.item_id, chunk.version))
+        chunks.sort(key=lambda chunk: (-relevance[chunk], chunk.item_id, chunk.version))
         for place, chunk in enumerate(chunks):
-            chunk.features["relevance"] *= max(NEXT_CHUNK**place, LEAST_KEPT)
+            lowered[chunk] = relevance[chunk] * max(NEXT_CHUNK**place, LEAST_KEPT)
+    return lowered
 
 
-def lift_related(candidates: Sequence[Candidate]) -> None:
-    """Give what came in beside a hit a share of the hit's relevance, where it has less of its own."""
+def lift_related(relevance: Mapping[Candidate, float]) -> dict[Candidate, float]:
+    """Return for what came in beside a hit a share of the hit's relevance, where it has less."""
     beside = [
         candidate
-        for candidate in candidates
+        for candidate in relevance
         if RELATED in candidate.discovered_by and candidate.parent
     ]
     if not beside:
-        return
-    relevance: dict[str, float] = defaultdict(float)
-    for candidate in candidates:
-        relevance[candidate.item_id] = max(
-            relevance[candidate.item_id], candidate.features["relevance"]
-        )
-    for candidate in beside:
-        lifted = RELATED_SHARE * relevance[candidate.parent or ""]
-        candidate.features["relevance"] = max(candidate.features["relevance"], lifted)
+        return {}
+    best: dict[str, float] = defaultdict(float)
+    for candidate, value in relevance.items():
+        best[candidate.item_id] = max(best[candidate.item_id], value)
+    return {
+        candidate: max(relevance[candidate], RELATED_SHARE * best[candidate.parent or ""])
+        for candidate in beside
+    }

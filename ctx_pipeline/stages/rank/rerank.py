@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.contracts import Rendition
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.rank.relevance import Relevance
 
 if TYPE_CHECKING:
     from ctx_pipeline.index.reader import ArtifactReader
@@ -18,15 +17,15 @@ SHARE = 0.5
 """Its part in their relevance."""
 
 
-def rerank(
-    candidates: Sequence[Candidate], text: str, reader: ArtifactReader, reranker: Reranker
-) -> None:
+def serve(relevance: Relevance, text: str, reader: ArtifactReader, reranker: Reranker) -> Relevance:
     """Move the relevance of the best candidates halfway to what the reranker says."""
-    best = sorted(candidates, key=lambda c: (-c.features["relevance"], c.item_id, c.version))[
-        :RERANKED
-    ]
+    known = relevance.of
+    best = sorted(known, key=lambda c: (-known[c], c.item_id, c.version))[:RERANKED]
     scores = reranker.scores(
         text, [reader.block(candidate.row, Rendition.FULL) for candidate in best]
     )
-    for candidate, score in zip(best, scores, strict=True):
-        candidate.features["relevance"] += SHARE * (score - candidate.features["relevance"])
+    moved = {
+        candidate: known[candidate] + SHARE * (score - known[candidate])
+        for candidate, score in zip(best, scores, strict=True)
+    }
+    return relevance.with_values(moved)

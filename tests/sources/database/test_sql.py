@@ -20,7 +20,9 @@ def query(tmp_path):
     """Return a function that reads the database at `url` as a source."""
 
     def run(url: str, **settings) -> SourceReading:
-        source = SourceConfig.model_validate({"name": "src", "kind": "sql", "url": url, **settings})
+        source = SourceConfig.model_validate(
+            {"name": "src", "kind": "sql", "url": url, "groups": ["*"], **settings}
+        )
         return read_source(source, tmp_path, tenant="acme")
 
     return run

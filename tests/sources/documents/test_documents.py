@@ -25,7 +25,8 @@ def test_front_matter_governs_the_items(one):
         "---\ntitle: Refunds\nversion: 1.10\nsubject: policy:refunds\nvalid_from: 2026-01-01\n"
         "valid_until: 2027-01-01T00:00:00+08:00\ntenant: globex\nprincipals: ana\ngroups: [hr, finance]\n"
         "sensitivity: restricted\nauthority: 10\ntrust: tool_untrusted\nsupersedes: [old.md]\n"
-        "colour: blue\n---\nBody.\n"
+        "colour: blue\n---\nBody.\n",
+        tenants=["globex"],
     )
     assert batch.errors == ()
     (item,) = batch.items

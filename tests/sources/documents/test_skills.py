@@ -284,7 +284,9 @@ def test_a_single_file_and_a_glob_name_skills(read, tmp_path):
 def test_no_head_loses_its_tools(tmp_path_factory, lines):
     home = tmp_path_factory.mktemp("home")
     (home / "SKILL.md").write_text("\n".join(["---", *lines, "---", "body"]), encoding="utf-8")
-    batch = read_source(SourceConfig(name="s", kind="skills", path="."), home, tenant="acme")
+    batch = read_source(
+        SourceConfig(name="s", kind="skills", path=".", groups=("*",)), home, tenant="acme"
+    )
     assert bool(batch.items) != bool(batch.errors)
     restricted = any(
         line.startswith("allowed-tools")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import statistics
 from collections.abc import Iterator
@@ -25,10 +24,28 @@ from ctx_pipeline.contracts import (
 from ctx_pipeline.errors import BudgetTooSmall
 from ctx_pipeline.stages.budget import serve as budget
 from ctx_pipeline.stages.budget.worth import FREE_TOKENS
-from ctx_pipeline.stages.candidates import Candidate
+from ctx_pipeline.stages.candidates import Candidate, Judged, Verdict
 from ctx_pipeline.stages.discover.serve import request_candidates
+from ctx_pipeline.stages.rank.serve import SENT
 
 PRICED = PROFILE.model_copy(update={"input_price": 2.0})
+
+
+class Outcome:
+    """A candidate and what became of it, as one thing."""
+
+    def __init__(self, candidate: Candidate, verdict: Verdict) -> None:
+        self.candidate, self.verdict = candidate, verdict
+        self.cost = candidate.cost(verdict.rendition)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.candidate if hasattr(self.candidate, name) else self.verdict, name)
+
+
+def outcomes(done: budget.Budgeted) -> list[Outcome]:
+    """What became of every candidate, with what would have let in what did not fit."""
+    judged = done.explain()
+    return [Outcome(c, judged.verdicts[c]) for c in judged.candidates]
 
 
 def instances(count: int) -> Iterator[tuple[Instance, budget.Budgeted]]:
@@ -36,17 +53,17 @@ def instances(count: int) -> Iterator[tuple[Instance, budget.Budgeted]]:
     for seed in range(count):
         instance = make_instance(seed)
         try:
-            yield instance, copy.deepcopy(instance).serve()
+            yield instance, instance.serve()
         except BudgetTooSmall:
             continue
 
 
 def hit(
     name: str, score: float, tokens: tuple[int, int, int], *, kind: str = "document", **more: Any
-) -> Candidate:
+) -> tuple[Candidate, Verdict]:
     section = {"document": "evidence", "schema": "domain", "metric": "domain"}[kind]
     row = int.from_bytes(name.encode(), "big") % 100_003
-    return Candidate(
+    made = Candidate(
         item_id=f"{kind}:wiki/{name}",
         version="1",
         kind=kind,
@@ -54,34 +71,35 @@ def hit(
         source="wiki",
         section=section,
         row=row,
-        score=score,
         tokens=tokens,
         **more,
     )
+    return made, Verdict(score=score)
 
 
 def served(
-    hits: list[Candidate],
+    hits: list[tuple[Candidate, Verdict]],
     tokens: int,
     *,
     profile: ModelProfile = PROFILE,
     policy: ContextPolicy | None = None,
     **asked: Any,
-) -> tuple[dict[str, Candidate], budget.Budgeted]:
+) -> tuple[dict[str, Outcome], budget.Budgeted]:
     """Serve hits with a request, and return the candidates by name."""
     request = ContextRequest(task=Task(text="gmv"), token_budget=tokens, **asked)
-    candidates = [*hits, *request_candidates(request, lambda text: len(text) // 4)]
-    candidates.sort(key=lambda candidate: (-candidate.score, candidate.item_id))
+    verdicts = dict(hits)
+    sent = request_candidates(request, lambda text: len(text) // 4)
+    verdicts.update(dict.fromkeys(sent, SENT))
+    candidates = sorted(verdicts, key=lambda c: (-verdicts[c].score, c.item_id))
     done = budget.serve(
-        candidates,
+        Judged(candidates, verdicts),
         request,
         profile=profile,
         policy=resolve_policy(policy or ContextPolicy()),
         heading_tokens=HEADINGS,
         source_kinds={"wiki": "documents"},
     )
-    done.explain()
-    return {candidate.title: candidate for candidate in candidates}, done
+    return {outcome.title: outcome for outcome in outcomes(done)}, done
 
 
 def test_the_choice_is_close_to_the_best_one_and_never_over_budget():
@@ -100,35 +118,35 @@ def test_the_choice_is_close_to_the_best_one_and_never_over_budget():
 
 def test_what_is_used_is_counted_with_headings_and_stays_below_the_budget():
     for instance, done in instances(150):
-        shown = [c for c in done.candidates if c.selected]
+        shown = [c for c in outcomes(done) if c.selected]
         opened = {c.section for c in shown}
         total = sum(c.cost for c in shown) + sum(HEADINGS.get(section, 0) for section in opened)
         assert total == sum(section.used for section in done.report.sections)
         assert total <= (instance.request.token_budget or 0)
-        by_row = {c.row: c for c in done.candidates if c.row >= 0}
+        by_row = {c.row: c for c in outcomes(done) if c.row >= 0}
         for candidate in shown:
-            weighed = candidate.selected_reason == "score" and candidate.when_to_load == "on_match"
+            weighed = candidate.reason == "score" and candidate.when_to_load == "on_match"
             needed = [by_row[row] for row in candidate.needs if by_row[row].section != "tools"]
             assert not weighed or all(other.selected for other in needed if other.excluded is None)
 
 
 def test_the_same_call_gives_the_same_choice():
     for instance, done in instances(60):
-        again = copy.deepcopy(instance).serve()
-        assert [(c.item_id, c.rendition, c.counterfactual) for c in done.candidates] == [
-            (c.item_id, c.rendition, c.counterfactual) for c in again.candidates
+        again = instance.serve()
+        assert [(c.item_id, c.rendition, c.counterfactual) for c in outcomes(done)] == [
+            (c.item_id, c.rendition, c.counterfactual) for c in outcomes(again)
         ]
 
 
 @pytest.mark.parametrize("more", [1, 40, 400])
 def test_more_budget_never_loses_what_is_protected_or_required(more: int):
     for instance, done in instances(100):
-        kept = {c.item_id for c in done.candidates if c.protected and c.selected}
-        kinds = {c.kind for c in done.candidates if c.selected}
+        kept = {c.item_id for c in outcomes(done) if c.protected and c.selected}
+        kinds = {c.kind for c in outcomes(done) if c.selected}
         larger = instance.with_budget((instance.request.token_budget or 0) + more).serve()
-        assert kept <= {c.item_id for c in larger.candidates if c.selected}
+        assert kept <= {c.item_id for c in outcomes(larger) if c.selected}
         assert kinds & set(instance.request.required_types) <= {
-            c.kind for c in larger.candidates if c.selected
+            c.kind for c in outcomes(larger) if c.selected
         }
 
 
@@ -136,10 +154,13 @@ def test_with_the_tokens_that_it_lacked_an_item_is_in():
     """Ours: among choices that are worth nearly the same, two in a thousand give way to another exchange."""
     true = false = other = 0
     for instance, done in instances(250):
-        for candidate in done.candidates:
+        for candidate in outcomes(done):
             if candidate.excluded is not Exclusion.OVER_BUDGET:
                 continue
-            said = re.fullmatch(r"\+([\d,]+) tokens", candidate.counterfactual or "")
+            said = re.fullmatch(
+                r"\+([\d,]+) tokens(?:: [\d,]+ for it, [\d,]+ for what comes before it)?",
+                candidate.counterfactual or "",
+            )
             if said is None:
                 assert re.search(
                     r"\+[\d,]+ tokens in the (tool schema )?budget of",
@@ -148,7 +169,7 @@ def test_with_the_tokens_that_it_lacked_an_item_is_in():
                 other += 1
                 continue
             tokens = (instance.request.token_budget or 0) + int(said.group(1).replace(",", ""))
-            again = {c.item_id: c for c in instance.with_budget(tokens).serve().candidates}
+            again = {c.item_id: c for c in outcomes(instance.with_budget(tokens).serve())}
             true += again[candidate.item_id].selected
             false += not again[candidate.item_id].selected
     assert true > 300
@@ -172,17 +193,17 @@ def test_what_does_not_fit_whole_is_shortened_before_it_is_left_out():
 
 def test_a_metric_brings_its_table_where_there_is_room_for_it():
     table = hit("orders", 0.5, (90, 0, 0), kind="schema")
-    metric = hit("gmv", 1.4, (60, 0, 0), kind="metric", needs=(table.row,))
+    metric = hit("gmv", 1.4, (60, 0, 0), kind="metric", needs=(table[0].row,))
     wanted = hit("other", 1.3, (700, 0, 0))
-    by_name, _ = served([copy.copy(metric), copy.copy(table), copy.copy(wanted)], 1_000)
-    assert by_name["orders"].selected_reason == "needed by metric:wiki/gmv"
+    by_name, _ = served([metric, table, wanted], 1_000)
+    assert by_name["orders"].reason == "needed by metric:wiki/gmv"
     by_name, _ = served([metric, table], 160)
     assert by_name["gmv"].selected
     assert not by_name["orders"].selected
 
 
 def test_a_pack_stops_filling_where_hits_are_worth_little():
-    def columns() -> list[Candidate]:
+    def columns() -> list[tuple[Candidate, Verdict]]:
         return [
             hit("right", 1.4, (300, 0, 0)),
             *(hit(f"column{n}", 0.7, (100, 0, 0), kind="schema") for n in range(60)),
@@ -218,14 +239,14 @@ def test_a_section_keeps_its_share_against_what_another_would_borrow():
 def test_a_required_item_never_loses_to_cost(cost: float):
     """Spec: property. A cost budget caps what is aimed for, never what a call cannot do without."""
 
-    def call() -> list[Candidate]:
+    def call() -> list[tuple[Candidate, Verdict]]:
         return [hit("gmv", 0.9, (400, 150, 40), kind="metric"), hit("other", 1.4, (900, 150, 40))]
 
     free, _ = served(call(), 4_000, profile=PRICED, required_types=("metric",))
     by_name, done = served(
         call(), 4_000, profile=PRICED, required_types=("metric",), cost_budget=cost
     )
-    must = {name for name, c in free.items() if c.protected or c.selected_reason == "required type"}
+    must = {name for name, c in free.items() if c.protected or c.reason == "required type"}
     assert "gmv" in must
     assert all(by_name[name].rendition is free[name].rendition for name in must)
     affordable = int(cost / 2.0 * 1_000_000)
@@ -264,7 +285,7 @@ def test_a_budget_that_is_too_small_names_the_largest_protected_items():
 
 
 def test_what_nobody_could_shorten_goes_before_a_call_is_refused():
-    def hits() -> list[Candidate]:
+    def hits() -> list[tuple[Candidate, Verdict]]:
         spare = hit("periods", 0.1, (80, 0, 0), protected=True, spare=True)
         return [hit("rule", 0.1, (100, 0, 0), protected=True), spare]
 
@@ -309,7 +330,7 @@ def test_results_that_say_nearly_the_same_are_shown_once_and_pointed_to(language
     assert 'like="observation:request/observation/98"' in pointed.blocks.pointer
     assert pointed.parent == "observation:request/observation/98"
     by_name, _ = served([], 60_000, observations=seen[:3], required_types=("observation",))
-    required = [name for name, c in by_name.items() if c.selected_reason == "required type"]
+    required = [name for name, c in by_name.items() if c.reason == "required type"]
     assert by_name[required[0]].rendition is Rendition.FULL
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -238,8 +239,7 @@ def test_a_large_observation_is_shown_in_part_and_says_so(tmp_path: Path):
     pack, traces = assembled(home, observations=seen, token_budget=None)
     (item,) = (i for s in pack.sections if s.name == "observations" for i in s.items)
     assert item.rendition is Rendition.COMPACT
-    assert "[truncated:" in item.text
-    assert "has_more=true" in item.text
+    assert "lines like “line of a result” left out …" in item.text
     assert traces[item.item_id].transforms == ("compact",)
 
 
@@ -281,3 +281,27 @@ def test_the_order_of_sections_is_that_of_authority_with_the_goal_at_the_tail(tm
     again, _ = assembled(home, "something else about weather")
     assert again.prefix.hash == pack.prefix.hash
     assert again.prefix.stable_tokens == pack.prefix.stable_tokens > 0
+
+
+def test_what_is_said_to_be_too_large_names_what_the_caller_can_shorten(tmp_path: Path):
+    home = make_project(tmp_path, [make_item("a", "gmv refund")])
+    with pytest.raises(BudgetTooSmall) as refused:
+        assembled(home, token_budget=60)
+    assert "scope" not in refused.value.fix
+    assert "raise the budget to at least" in refused.value.fix
+    with pytest.raises(BudgetTooSmall) as refused:
+        assembled(home, task=Task(text="退款 " * 400), token_budget=300)
+    assert "or shorten 'task:request/task' by" in refused.value.fix
+
+
+def test_what_an_item_lacks_is_told_apart_from_what_comes_before_it(tmp_path: Path):
+    items = [make_item(f"{n}", f"gmv refund {n} " * 60) for n in range(9)]
+    home = make_project(tmp_path, items, head="[policy]\nmin_relevance = 0.0")
+    _, traces = assembled(home, token_budget=700)
+    out = [t.counterfactual or "" for t in traces.values() if t.excluded_reason]
+    told = [
+        re.fullmatch(r"\+([\d,]+) tokens: ([\d,]+) for it, ([\d,]+) for .*", text) for text in out
+    ]
+    sums = [tuple(int(part.replace(",", "")) for part in m.groups()) for m in told if m]
+    assert sums
+    assert all(short == own + before for short, own, before in sums)

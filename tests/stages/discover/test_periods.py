@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctx_pipeline.security.visibility import micros
+from ctx_pipeline.stages.discover.period_fiscal import Calendar
 from ctx_pipeline.stages.discover.periods import MAX_PERIODS, named_span, resolve, shown
+from testing.period_phrases import PHRASES
 
 MONDAY = micros(datetime(2026, 11, 30, 9, 0, tzinfo=UTC))
 
@@ -315,3 +317,53 @@ def test_whatever_a_text_says_its_periods_begin_before_they_end(text: str, at: i
     found = resolve(text, at)
     assert len(found) <= MAX_PERIODS
     assert all(period.start < period.end and period.text in text for period in found)
+
+
+@pytest.mark.parametrize("line", PHRASES.strip().splitlines())
+def test_a_phrase_means_all_of_what_it_says_or_nothing(line: str):
+    text, _, wanted = line.partition(" | ")
+    found = [f"{moment(p.start)} {moment(p.end)}" for p in resolve(text, MONDAY)]
+    assert (", ".join(found) or "nothing") == wanted
+
+
+FISCAL = """
+上财年四季度的收入 | 2026-01-01 2026-04-01
+FY2026第一季度 | 2025-04-01 2025-07-01
+2026财年的毛利 | 2025-04-01 2026-04-01
+本财年利润 | 2026-04-01 2027-04-01
+本财年至今 | 2026-04-01 2026-12-01
+上个财季的回款 | 2026-07-01 2026-10-01
+财年2026年Q3 | 2025-10-01 2026-01-01
+FY26 Q2 revenue | 2025-07-01 2025-10-01
+Q3 of fiscal 2026 | 2025-10-01 2026-01-01
+fiscal Q1 2027 | 2026-04-01 2026-07-01
+last fiscal year | 2025-04-01 2026-04-01
+this fiscal quarter | 2026-10-01 2027-01-01
+fiscal year to date | 2026-04-01 2026-12-01
+FY25 H1 against last month | 2024-04-01 2024-10-01, 2026-10-01 2026-11-01
+FY25 H1, and last month | 2024-04-01 2024-10-01, 2026-10-01 2026-11-01
+fiscal planning for last month | nothing
+"""
+
+
+@pytest.mark.parametrize("line", FISCAL.strip().splitlines())
+def test_fiscal_periods_resolve_where_a_project_says_when_its_years_start(line: str):
+    text, _, wanted = line.partition(" | ")
+    found = resolve(text, MONDAY, Calendar(fiscal_start=(4, 1)))
+    assert (", ".join(f"{moment(p.start)} {moment(p.end)}" for p in found) or "nothing") == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("last week", "2026-11-22"),
+        ("上周", "2026-11-22"),
+        ("本周日", "2026-11-29"),
+        ("上周一到周五", "2026-11-23"),
+        ("this Sunday", "2026-11-29"),
+        ("week 40 of 2025", "2025-09-29"),
+    ],
+)
+def test_weeks_start_on_the_day_that_a_project_says(text: str, start: str):
+    (period,) = resolve(text, MONDAY, Calendar(first_weekday=6))
+    assert moment(period.start) == start
