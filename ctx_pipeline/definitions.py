@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,21 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
         },
         # One process per run: the stages share the rows they have read, and libraries are loaded once.
         executor=dg.in_process_executor,
+        loggers={"console": quiet_console},
         metadata=_metadata(home, is_project=is_project),
     )
+
+
+@dg.logger(
+    config_schema={
+        "log_level": dg.Field(str, is_required=False, default_value="WARNING"),
+        "name": dg.Field(str, is_required=False, default_value="dagster"),
+    },
+    description="Tells a terminal what goes wrong; the run has every event in its log.",
+)
+def quiet_console(context: dg.InitLoggerContext) -> logging.Logger:
+    """Return Dagster's own console logger, without the lines that a run writes for debugging."""
+    return dg.colored_console_logger.logger_fn(context)
 
 
 def _build_job(project: str | None) -> Any:

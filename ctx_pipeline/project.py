@@ -22,14 +22,15 @@ from ctx_pipeline.contracts import (
     Identity,
     ModelProfile,
     PackItem,
+    PackWarning,
     Rendition,
     SnapshotDiff,
     ToolContextItem,
 )
 from ctx_pipeline.engine import Engine, GateRefusal
-from ctx_pipeline.errors import InvalidRequest, NotPermitted
+from ctx_pipeline.errors import CtxError, InvalidRequest, NotPermitted
 from ctx_pipeline.index.artifact import Layout
-from ctx_pipeline.inspection.freshness import ProjectStatus, project_status
+from ctx_pipeline.inspection.freshness import ProjectStatus, project_status, stale_items
 from ctx_pipeline.inspection.items import (
     ItemRow,
     Probe,
@@ -58,6 +59,10 @@ if TYPE_CHECKING:
     from ctx_pipeline.index.reader import ServingIndex
     from ctx_pipeline.index.reranker import Reranker
     from ctx_pipeline.ledger import Ledger, RecallNotice, SnapshotRecord
+
+
+SNAPSHOT_NOT_KEPT = "snapshot_not_kept"
+"""Warning of a pack whose record could not be written."""
 
 
 class ContextProject:
@@ -190,12 +195,13 @@ class ContextProject:
 
         `at` is the clock (authorization and freshness), now when None. `durable` returns only when the snapshot is
         synced to disk; else it follows, and a process that is killed before loses it (see `Ledger.submit_snapshot`).
-        `seconds` collects wall time per stage.
+        Where the record cannot be written, nothing is kept and the pack warns with `snapshot_not_kept`. `seconds`
+        collects wall time per stage.
 
         Raises:
             InvalidRequest: the request cannot be served; `BudgetTooSmall` and `GateFailed` say why.
             NotPermitted: nobody said who asks.
-            Unavailable: nothing has been built yet.
+            Unavailable: nothing has been built yet, or `durable` and the record cannot be written (`ledger_readonly`).
         """
         moment = _aware(at)
         identity = self.identity(request.identity)
@@ -220,12 +226,15 @@ class ContextProject:
             result = self._engine.assemble(call, view, seconds=seconds)
         except GateRefusal as refusal:
             record = refusal.result.record
-            self.ledger.submit_snapshot(
-                lambda: _refused(record()),
-                snapshot_id=refusal.result.pack.snapshot_id,
-                durable=True,
-            )
+            if not self.ledger.readonly:
+                self.ledger.submit_snapshot(
+                    lambda: _refused(record()),
+                    snapshot_id=refusal.result.pack.snapshot_id,
+                    durable=True,
+                )
             raise refusal.as_error() from None
+        if self.ledger.readonly and not durable:
+            return _not_kept(result.pack)
         self.ledger.submit_snapshot(
             result.record, snapshot_id=result.pack.snapshot_id, durable=durable
         )
@@ -443,8 +452,14 @@ class ContextProject:
         self.ledger.report_usage(snapshot_id, figures)
 
     def status(self, *, at: datetime | None = None) -> ProjectStatus:
-        """Return how fresh each source is, and what is published."""
-        return project_status(self.loaded, self.ledger, _aware(at))
+        """Return how fresh each source and its items are, and what is published."""
+        moment = _aware(at)
+        try:
+            stale = stale_items(self.index.view(), self.ledger.source_times(), moment)
+        except CtxError:
+            # Nothing is built, or what is built is damaged: other commands say so, and the sources have a state still.
+            stale = None
+        return project_status(self.loaded, self.ledger, moment, stale)
 
 
 def _aware(moment: datetime | None) -> datetime:
@@ -458,6 +473,12 @@ def _aware(moment: datetime | None) -> datetime:
             code="naive_time",
         )
     return moment.astimezone(UTC)
+
+
+def _not_kept(pack: ContextPack) -> ContextPack:
+    message = "the record cannot be written: this snapshot can be neither explained nor replayed"
+    warning = PackWarning(code=SNAPSHOT_NOT_KEPT, message=message)
+    return pack.model_copy(update={"warnings": (*pack.warnings, warning)})
 
 
 def _refused(record: SnapshotRecord) -> SnapshotRecord:

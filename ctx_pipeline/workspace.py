@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctx_pipeline.errors import Corrupt, CtxError
 from ctx_pipeline.index.artifact import Layout, read_pointer
+from ctx_pipeline.machine_faults import typed_system_errors
 
 if TYPE_CHECKING:
     from ctx_pipeline.config.settings import LedgerSection
@@ -66,21 +67,27 @@ def read_ledger(home: Path, settings: LedgerSection) -> Ledger | None:
 def open_ledger(home: Path, settings: LedgerSection) -> Ledger:
     """Open a project's ledger; a new project gets a new one.
 
+    Where its folder cannot be written it is opened for reading alone: a project serves from there.
+
     Raises:
+        Unavailable: it is not there and cannot be made (`cannot_write`), or it cannot be read.
         Corrupt: store or artifacts belong to a ledger that is not there (`ledger_missing`), or had come further than it
             has (`ledger_behind`).
     """
     from ctx_pipeline.ledger import Ledger
+    from ctx_pipeline.ledger.database import is_writable
 
     known = known_record(home)
     if settings.url is not None:
-        ledger = Ledger.open(settings.url.get_secret_value())
+        url = settings.url.get_secret_value()
+        ledger = Ledger.open(url, readonly=not is_writable(url))
     else:
         path = state_folder(home) / "ledger.db"
         if known is not None and not path.exists():
             raise _missing(NOT_THERE, home)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        ledger = Ledger.open(path)
+        with typed_system_errors(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        ledger = Ledger.open(path, readonly=not is_writable(path))
     try:
         check_ledger(home, ledger, known)
         mark = partial(_mark, home, weakref.proxy(ledger))

@@ -219,7 +219,7 @@ def configuration_page() -> str:
 # Configuration
 
 `ctx.toml` lies in the project's folder and is the one settings file. This page lists every key; a key that is not
-here is refused with its line and the nearest known one.
+here is refused with its line and the nearest known one. Every mistake is told at once, before anything is read.
 
 ## Where a setting comes from
 
@@ -237,8 +237,8 @@ window after which a source is stale; the warning comes at three quarters of it.
 
 ## Kinds of sources
 
-Each kind has one adapter. {others}A source of a kind that is not in this table is refused when it is built, with
-`unsupported_source_kind`. Files of other types are skipped, and the report says so.
+Each kind has one adapter. {others}A source of a kind that is not in this table is refused, with
+`unsupported_source_kind` or the nearest kind. Files of other types are skipped, and the report says so.
 
 {table(("Kind", "Authority", "What the adapter does"), kinds)}
 {shown}"""
@@ -663,7 +663,8 @@ def _raised() -> Iterator[tuple[str, str, str]]:
                     for value in _constants(code):
                         yield name, value, _template(node.args[0])
                 case ast.Call(
-                    func=ast.Name(id="Problem"), args=[_, message, _, ast.Constant(value=str(code))]
+                    func=ast.Name(id="Problem" | "Fault"),
+                    args=[_, message, _, ast.Constant(value=str(code))],
                 ):
                     yield "ConfigError", code, _template(message)
                 case ast.Tuple(

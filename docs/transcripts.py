@@ -35,7 +35,8 @@ _VOLATILE = (
     (_ID, "SNAPSHOT"),
     (re.compile(r"\b(?:[0-9a-f]{64}\b|[0-9a-f]{16}…)"), "HASH"),
     (re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}Z"), "TIME"),
-    (re.compile(r"\d+(?:\.\d+)+"), "N.N"),
+    # With its sign: the last digits of a score depend on the processor.
+    (re.compile(r"[+-]?\d+(?:\.\d+)+"), "N.N"),
     (re.compile(r"on (?:Linux|Darwin) \w+"), "on PLATFORM"),
     (re.compile(r" {2,}"), "  "),
     (re.compile(r" +$"), ""),

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ctx_pipeline.errors import CtxError, Unavailable
+from ctx_pipeline.machine_faults import system_error, typed_system_errors
 
 if TYPE_CHECKING:
+    from filelock import FileLock
+
     from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.building.progress import BuildProgress
     from ctx_pipeline.building.stage_result import StageResult
@@ -46,11 +49,18 @@ class BuildSession:
         self.progress.started(asset)
         try:
             yield self.pipeline
-        except CtxError as raised:
-            self.errors[asset] = raised
+        except Exception as raised:  # an asset may raise anything
+            typed = (
+                raised
+                if isinstance(raised, CtxError)
+                else system_error(raised, self.pipeline.home / ".ctx")
+            )
+            self.errors[asset] = typed or raised
+            if typed is None:
+                raise
             raise dg.Failure(
-                str(raised), metadata={"code": raised.stable_code}, allow_retries=raised.retryable
-            ) from raised
+                str(typed), metadata={"code": typed.stable_code}, allow_retries=typed.retryable
+            ) from typed
         except BaseException as raised:
             self.errors[asset] = raised
             raise
@@ -68,21 +78,18 @@ def build_lock(
     `timeout` is in seconds; `on_wait` is called once when another build holds the lock.
 
     Raises:
-        Unavailable: another build still runs after `timeout` (`build_busy`).
+        Unavailable: another build still runs after `timeout` (`build_busy`), the folder cannot be written
+            (`cannot_write`), or the disk is full (`disk_full`).
     """
     from filelock import FileLock, Timeout
 
     path = home / ".ctx" / "build.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
     # A soft lock would outlive a killed process.
     lock = FileLock(path, fallback_to_soft=False)
     try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            if on_wait is not None:
-                on_wait()
-            lock.acquire(timeout=timeout, poll_interval=_POLL_SECONDS)
+        with typed_system_errors(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _acquire(lock, timeout, on_wait)
     except Timeout:
         raise Unavailable(
             f"another build of this project still runs after {timeout:.0f} s",
@@ -94,6 +101,17 @@ def build_lock(
         yield
     finally:
         lock.release()
+
+
+def _acquire(lock: FileLock, timeout: float, on_wait: Callable[[], None] | None) -> None:
+    from filelock import Timeout
+
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if on_wait is not None:
+            on_wait()
+        lock.acquire(timeout=timeout, poll_interval=_POLL_SECONDS)
 
 
 @contextmanager

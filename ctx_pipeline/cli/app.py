@@ -131,6 +131,10 @@ def build(
         run.emit(report)
     else:
         run.blocks(build_view(report, run.hint))
+    if not report.sources and select is None:
+        run.say(
+            "No sources yet: add a [[sources]] table to ctx.toml; `ctx init DIR` writes examples"
+        )
     if strict and report.errors:
         run.say(f"{len(report.errors)} files or lines were not loaded, and --strict was given")
         raise typer.Exit(InvalidRequest.exit_code)
@@ -150,7 +154,7 @@ def _build_partitions(run: Run, partitions: str, select: str | None, *, again: b
 @command(app, "status", example="ctx status --json")
 def status(run: Run) -> None:
     """Show what is built and how fresh each source is."""
-    from ctx_pipeline.cli.tables import status_view
+    from ctx_pipeline.cli.freshness import status_view
 
     with run.open() as project:
         found = project.status()
@@ -174,10 +178,12 @@ def demo(
 ) -> None:
     """Create and build a demo retailer, and ask it two questions.
 
-    One is in English, one in Chinese. Works offline.
+    One is in English, one in Chinese. Works offline. Where nothing has changed since
+    the last time, it answers at once.
     """
     from ctx_pipeline.cli.tables import demo_view
     from ctx_pipeline.demo import DEFAULT_ROWS, create_demo
+    from ctx_pipeline.demo.build import build_demo
     from ctx_pipeline.orchestration.build import build as build_project
     from ctx_pipeline.project import ContextProject
 
@@ -186,7 +192,7 @@ def demo(
         rows=DEFAULT_ROWS if rows is None else rows,
         progress=run.progress(),
     )
-    build_project(made.home)
+    build_demo(made.home, build_project)
     snapshots: dict[str, str] = {}
     with ContextProject.open(made.home) as project:
         for language, question in made.questions.items():

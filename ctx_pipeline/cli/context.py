@@ -188,9 +188,11 @@ def show_pack(
 ) -> None:
     """Print a pack with the reasons of its snapshot."""
     from ctx_pipeline.cli.views import pack_view
+    from ctx_pipeline.project import SNAPSHOT_NOT_KEPT
 
-    traces = project.explain(pack.snapshot_id, identity=identity)
-    run.blocks(pack_view(pack, traces, hint, title=title))
+    kept = not any(warning.code == SNAPSHOT_NOT_KEPT for warning in pack.warnings)
+    traces = project.explain(pack.snapshot_id, identity=identity) if kept else ()
+    run.blocks(pack_view(pack, traces, hint, title=title, kept=kept))
 
 
 @command(

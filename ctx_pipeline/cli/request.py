@@ -137,7 +137,8 @@ def build_request(
     stored_task = fields.get("task", {})
     if isinstance(stored_task, dict):
         fields["task"] = {**cast("dict[str, Any]", stored_task), **_given(task)}
-        if "text" not in fields["task"]:
+        text = fields["task"].get("text", "")
+        if isinstance(text, str) and not text.strip() and not fields.get("messages"):
             raise InvalidRequest(
                 "there is no text to assemble a context for",
                 where="TEXT",

@@ -322,7 +322,12 @@ class CtxGroup(TyperGroup):
             result = super().main(words, PROGRAM, complete_var, standalone_mode=False, **extra)
             code = result if isinstance(result, int) else 0
             if code == INTERRUPTED:
-                _report(CtxError("interrupted", code="interrupted"), as_json=as_json)
+                stopped = CtxError(
+                    "stopped by Ctrl-C",
+                    fix="run the same command again: it goes on from what is stored",
+                    code="interrupted",
+                )
+                _report(stopped, as_json=as_json)
         except ReaderGone:
             _discard_stdout()
             code = READER_GONE
@@ -357,6 +362,10 @@ def _as_ctx_error(error: Exception) -> CtxError:
         )
     if os.environ.get(DEBUG_VARIABLE) == "1":
         traceback.print_exception(error)
+    from ctx_pipeline.machine_faults import system_error
+
+    if (typed := system_error(error, Path.cwd())) is not None:
+        return typed
     return CtxError(
         f"unexpected {type(error).__name__}",
         where="ctx",

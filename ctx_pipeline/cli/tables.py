@@ -17,7 +17,6 @@ from ctx_pipeline.cli.views import (
     error_words,
     number,
     short,
-    waiting_words,
     way_in,
     why_in,
 )
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from ctx_pipeline.building.alerts import Alert
     from ctx_pipeline.config.settings import SettingRow
     from ctx_pipeline.contracts import (
         BuildReport,
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
         SourceReport,
     )
     from ctx_pipeline.index.history import IndexChange, KeptArtifact
-    from ctx_pipeline.inspection.freshness import ProjectStatus
     from ctx_pipeline.inspection.items import ItemRow, Probe
     from ctx_pipeline.ledger import RecallNotice
     from ctx_pipeline.orchestration.backfill import BackfillReport
@@ -251,73 +248,6 @@ def backfill_view(report: BackfillReport) -> list[Block]:
         for part in report.assets
     ]
     return [Grid("Partitions", columns, rows), Words(f"done in {report.seconds:.1f} s")]
-
-
-def alerts_grid(alerts: Sequence[Alert]) -> Grid:
-    """Return the newest failed runs."""
-    columns = (
-        Column("when"),
-        Column("job"),
-        Column("assets", flexible=TEXT_CELLS),
-        Column("error", style="yellow"),
-        Column("code"),
-        Column("run"),
-    )
-    rows = [
-        (
-            moment(alert.at),
-            alert.job,
-            ", ".join(alert.assets),
-            alert.error,
-            alert.code,
-            alert.run_id[:8],
-        )
-        for alert in alerts
-    ]
-    return Grid("Failed runs, newest first", columns, rows)
-
-
-def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
-    """Return how fresh a project is."""
-    head = f"Project {status.home}"
-    if status.artifact is None:
-        head += f"\nNothing built yet: run `{hint('build')}`"
-    else:
-        head += f"\nArtifact {status.artifact}, embedder {status.embedder}, overlay {status.overlay_sequence}"
-    heads: list[Block] = [Words(head)]
-    heads += [] if status.pin is None else [pin_words(status.pin, hint)]
-    heads += waiting_words(status.waiting, hint("build"))
-    if not status.sources:
-        return [*heads, Words("No sources yet: add a [[sources]] table to ctx.toml")]
-    withheld = any(source.withheld for source in status.sources)
-    rows = [
-        (
-            source.name,
-            source.kind,
-            source.state,
-            moment(source.refreshed_at),
-            number(source.items),
-            *([number(source.withheld)] if withheld else []),
-            number(source.failed_files),
-            number(source.errors),
-        )
-        for source in status.sources
-    ]
-    names = ("items", *(["withheld"] if withheld else []), "failed files", "errors")
-    columns = (
-        Column("source", style="cyan"),
-        Column("kind"),
-        Column("state"),
-        Column("refreshed"),
-        *(Column(name, right=True) for name in names),
-    )
-    lost = [source.name for source in status.sources if source.withheld]
-    words = [
-        Words(f"Lost, and served until confirmed\n  {hint('retire', '--source', name)}")
-        for name in lost[:1]
-    ]
-    failed = [alerts_grid(status.alerts)] if status.alerts else []
-    return [*heads, Grid("Sources", columns, rows), *words, *failed]
 
 
 def explain_view(

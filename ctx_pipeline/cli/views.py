@@ -11,7 +11,13 @@ from ctx_pipeline.text import legible
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ctx_pipeline.contracts import ConflictRecord, ContextDecisionTrace, ContextPack, FileError
+    from ctx_pipeline.contracts import (
+        ConflictRecord,
+        ContextDecisionTrace,
+        ContextPack,
+        FileError,
+        PackWarning,
+    )
 
 PLAIN_WIDTH = 100_000
 """Columns where nobody looks at a screen: nothing is folded or cut, so that other programs can read the lines."""
@@ -201,10 +207,12 @@ def pack_view(
     hint: Callable[..., str],
     *,
     title: str = "",
+    kept: bool = True,
 ) -> list[Block]:
     """Return a pack as people read it: what is in and why, the budget, what stayed out and why, and what to do next.
 
-    `hint` makes a command line that this caller can run as it stands.
+    `hint` makes a command line that this caller can run as it stands; of a pack whose snapshot was not `kept`, none
+    names it.
     """
     by_key = {(trace.item_id, trace.version): trace for trace in traces}
     blocks: list[Block] = []
@@ -214,26 +222,26 @@ def pack_view(
     if pack.conflicts:
         blocks.append(_conflicts(pack.conflicts))
     if pack.warnings:
-        rows = [(warning.code, warning.item_id or "", warning.message) for warning in pack.warnings]
-        blocks.append(
-            Grid(
-                "Warnings",
-                (
-                    Column("code", style="yellow"),
-                    Column("item", flexible=ITEM_CELLS),
-                    Column("message", flexible=TEXT_CELLS),
-                ),
-                rows,
-            )
-        )
+        blocks.append(_warnings(pack.warnings))
     out = [trace for trace in traces if not trace.selected]
     if pack.denied:
         blocks.append(
             Words(f"Denied by permission, counted and never named: {_counts(pack.denied)}")
         )
     blocks += stayed_out(out, hint("explain", pack.snapshot_id))
-    blocks.append(_next(pack, out, hint))
+    blocks.append(_next(pack, out, hint, kept=kept))
     return blocks
+
+
+def _warnings(warnings: Sequence[PackWarning]) -> Grid:
+    """Return warnings as a table; where none is about an item, no column speaks of items."""
+    code, message = Column("code", style="yellow"), Column("message", flexible=TEXT_CELLS)
+    if not any(warning.item_id for warning in warnings):
+        return Grid(
+            "Warnings", (code, message), [(warning.code, warning.message) for warning in warnings]
+        )
+    rows = [(warning.code, warning.item_id or "", warning.message) for warning in warnings]
+    return Grid("Warnings", (code, Column("item", flexible=ITEM_CELLS), message), rows)
 
 
 def _counts(numbers: dict[str, int]) -> str:
@@ -376,7 +384,7 @@ def way_in(trace: ContextDecisionTrace) -> str:
 
 
 def _next(
-    pack: ContextPack, out: Sequence[ContextDecisionTrace], hint: Callable[..., str]
+    pack: ContextPack, out: Sequence[ContextDecisionTrace], hint: Callable[..., str], *, kept: bool
 ) -> Words:
     snapshot = pack.snapshot_id
     # What came with the request (task, state, messages) is not in the index, so it is no example to look up.
@@ -386,6 +394,8 @@ def _next(
         if not item.item_id.partition(":")[2].startswith("request/")
     )
     item = next((trace.item_id for trace in most_telling(out)), None) or next(shown, "ITEM")
+    if not kept:
+        return Words(f"Next\n  {hint('why-not', item)}  # may you see it at all")
     lines = (
         (hint("explain", snapshot), "every candidate, in or out, and why"),
         (hint("why", snapshot, item), "one of them in full"),

@@ -24,7 +24,7 @@ ENV_DELIMITER = "__"
 NOT_SETTINGS = frozenset({"CTX_HOME", "CTX_CORPORA", "CTX_DEBUG", "CTX_REQUIRE_POSTGRES"})
 """Variables with our prefix that the command line and the tests read themselves."""
 
-MAX_NAMED_PROBLEMS = 5
+MAX_NAMED_PROBLEMS = 100
 
 Values = dict[str, Any]
 
@@ -250,13 +250,35 @@ def problems_of(error: ValidationError, model: type[BaseModel], layer: Layer) ->
             unknown.append(Problem(where, f"unknown key {key!r}", fix, "unknown_key"))
         elif entry["type"] != "missing":
             message = _MESSAGES.get(entry["type"], entry["msg"]).removeprefix("Value error, ")
-            fix = (
-                str(entry.get("ctx", {}).get("fix", "")) if entry["type"] == "not_accepted" else ""
-            )
+            fix = _fix_of(entry["type"], entry.get("ctx", {}), _written(path, layer.values))
             other.append(Problem(where, f"{key!r}: {message[:1].lower()}{message[1:]}", fix))
         elif path not in misspelt:
             other.append(Problem(where, f"{key!r} is required and missing", f"add {path[-1]!r}"))
     return unknown + other
+
+
+def _fix_of(kind: str, context: Mapping[str, Any], written: Any) -> str:
+    """Return what to do about a value: what the validator said, or the word of a closed set that was meant."""
+    if kind == "not_accepted":
+        return str(context.get("fix", ""))
+    if kind in ("enum", "literal_error") and isinstance(written, str):
+        return meant(written, re.findall(r"'([^']*)'", str(context.get("expected", ""))))
+    return ""
+
+
+def meant(word: str, known: Sequence[str]) -> str:
+    """Return the question whether another word of a closed set was meant; empty when none is like it."""
+    near = nearest(word, known)
+    return f"did you mean {near!r}?" if near else ""
+
+
+def _written(path: KeyPath, values: Any) -> Any:
+    for key in path:
+        try:
+            values = values[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return values
 
 
 def not_accepted(message: str, fix: str) -> Exception:
@@ -274,7 +296,7 @@ _MESSAGES = {
 
 
 def raise_problems(problems: Sequence[Problem]) -> None:
-    """Raise one error that names the first problem in full and the places of the next ones.
+    """Raise one error that says what is wrong, where and what to do for every problem, a line each after the first.
 
     Raises:
         ConfigError: there is at least one problem.
@@ -284,12 +306,18 @@ def raise_problems(problems: Sequence[Problem]) -> None:
     first, *rest = problems
     message = first.message
     if rest:
-        named = "; ".join(
-            f"{problem.where}: {problem.message}" for problem in rest[:MAX_NAMED_PROBLEMS]
-        )
-        more = len(rest) - MAX_NAMED_PROBLEMS
-        message = f"{message} (also {named}{f'; and {more} more' if more > 0 else ''})"
+        lines = [
+            f"also {problem.where}: {problem.message}{_hint(problem)}"
+            for problem in rest[:MAX_NAMED_PROBLEMS]
+        ]
+        if len(rest) > MAX_NAMED_PROBLEMS:
+            lines.append(f"and {len(rest) - MAX_NAMED_PROBLEMS} more")
+        message = "\n  ".join([message, *lines])
     raise ConfigError(message, where=first.where, fix=first.fix, code=first.code)
+
+
+def _hint(problem: Problem) -> str:
+    return f" ({problem.fix})" if problem.fix else ""
 
 
 def nearest(key: str, known: Sequence[str]) -> str | None:

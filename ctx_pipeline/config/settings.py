@@ -25,7 +25,6 @@ from pydantic import (
 )
 
 from ctx_pipeline.config.calendar import CalendarSection, Section
-from ctx_pipeline.config.duplicates import duplicates, source_place
 from ctx_pipeline.config.layers import (
     Layer,
     Problem,
@@ -39,6 +38,7 @@ from ctx_pipeline.config.layers import (
     read_toml,
 )
 from ctx_pipeline.config.policies import unknown_names, with_policy_files
+from ctx_pipeline.config.source_rules import duplicates, source_problems
 from ctx_pipeline.contracts import (
     ContextPolicy,
     Identity,
@@ -202,14 +202,6 @@ class SourceConfig(Section):
     phases: tuple[Name, ...] = ()
     """Tools sources: phases in which tools that declare none are shown. Empty: every phase."""
 
-    @model_validator(mode="after")
-    def _somewhere(self) -> SourceConfig:
-        if self.path is None and self.url is None and self.kind is not SourceKind.SESSION_HISTORY:
-            raise ValueError("a source needs a path, or a url where its kind reads one")
-        if self.phases and self.kind is not SourceKind.TOOLS:
-            raise ValueError("phases belong to a source of kind 'tools'")
-        return self
-
 
 class ProjectSection(Section):
     """`[project]`: what this project is."""
@@ -307,10 +299,7 @@ class PolicySection(ContextPolicy):
 
 
 class PolicyServiceSection(Section):
-    """`[policy_service]`: who decides about permission besides the built-in rules.
-
-    It can only take away.
-    """
+    """`[policy_service]`: who else decides about permission; it can only take away."""
 
     kind: Literal["builtin", "cedar", "http"] = "builtin"
     """`builtin`: nobody; `cedar`: Cedar policies in `path`; `http`: a service at `url`."""
@@ -526,8 +515,9 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
     Raises: ConfigError: there is no `ctx.toml` (`no_project`), it cannot be read
         (`unreadable_config`, `invalid_toml`), or
             a key is unknown or its value is not accepted (`unknown_key`, `invalid_value`,
-            `duplicate_source`, `duplicate_model`, `unknown_model`); `where` names the file and
-            line, the variable or the flag.
+            `duplicate_source`, `duplicate_model`, `unknown_model`, and what `source_rules` says of
+            sources); `where` names the file and line, the variable or the flag of the first, and
+            the message those of all others.
     """
     home = home.expanduser().resolve()
     path = home / CONFIG_NAME
@@ -541,20 +531,13 @@ def load_config(home: Path, *, overrides: Mapping[str, object] | None = None) ->
     layer = read_toml(path, label=CONFIG_NAME)
     layer = read_environ(ProjectConfig).over(layer)
     layer = with_policy_files(read_flags(overrides).over(layer), home)
+    known = [*source_problems(layer), *duplicates(layer)]
     try:
         config = ProjectConfig.model_validate(layer.values)
     except ValidationError as invalid:
-        problems = problems_of(invalid, ProjectConfig, layer)
-        raise_problems(problems)
+        raise_problems([*problems_of(invalid, ProjectConfig, layer), *known])
         raise
-    sources, models = (s.name for s in config.sources), (m.model_id for m in config.models)
-    raise_problems(
-        [
-            *duplicates("sources", "name", sources, layer, told_apart=source_place),
-            *duplicates("models", "model_id", models, layer),
-            *_contradictions(config, layer),
-        ]
-    )
+    raise_problems([*known, *_contradictions(config, layer)])
     return LoadedConfig(config, home, layer)
 
 

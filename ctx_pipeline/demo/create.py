@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from ctx_pipeline.demo import plan
 from ctx_pipeline.errors import Conflict, InvalidRequest
+from ctx_pipeline.machine_faults import typed_system_errors
 
 DEFAULT_ROWS = 1_000_000
 DEFAULT_SEED = 20261130
@@ -66,6 +67,7 @@ def create_demo(
     Raises:
         Conflict: `target` holds something else: other files, or a demo of other rows, seed or version.
         InvalidRequest: `rows` is outside 2,000 to 1,000,000,000, or `seed` is negative.
+        Unavailable: the folder cannot be written (`cannot_write`), or the disk is full (`disk_full`).
     """
     _check_arguments(rows, seed)
     home = target.expanduser().absolute()
@@ -76,16 +78,19 @@ def create_demo(
     if _is_whole(home, wanted):
         return found
     _refuse_foreign(home)
-    home.mkdir(parents=True, exist_ok=True)
     from filelock import FileLock
 
-    with FileLock(home / _LOCK):
-        # Another process may have completed it while this one waited.
-        if not _is_whole(home, wanted):
-            _write_atomically(home / _STARTED, b"{}\n")
-            _fill(home, rows=rows, seed=seed, progress=progress or _silent)
-            _write_atomically(home / STAMP, (json.dumps(wanted, sort_keys=True) + "\n").encode())
-            (home / _STARTED).unlink(missing_ok=True)
+    with typed_system_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+        with FileLock(home / _LOCK):
+            # Another process may have completed it while this one waited.
+            if not _is_whole(home, wanted):
+                _write_atomically(home / _STARTED, b"{}\n")
+                _fill(home, rows=rows, seed=seed, progress=progress or _silent)
+                _write_atomically(
+                    home / STAMP, (json.dumps(wanted, sort_keys=True) + "\n").encode()
+                )
+                (home / _STARTED).unlink(missing_ok=True)
     return found
 
 

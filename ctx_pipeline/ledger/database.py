@@ -16,13 +16,14 @@ from urllib.parse import quote
 from sqlalchemy import create_engine, event, func, select
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from ctx_pipeline.errors import ConfigError, Unavailable
 from ctx_pipeline.ledger.faults import typed_errors
 from ctx_pipeline.ledger.migrations import SCHEMA_VERSION, migrate, require_known, stored_version
 from ctx_pipeline.ledger.schema import COUNTERS
 from ctx_pipeline.ledger.server import ONE_STATEMENT, ONE_VIEW, make_server_engine
+from ctx_pipeline.machine_faults import can_write
 
 BUSY_TIMEOUT_SECONDS = 15.0
 WAL_CHECKPOINT_PAGES = 4_000
@@ -68,6 +69,8 @@ class Database:
         )
         self.where = str(self.path) if self.path else self._url.render_as_string(hide_password=True)
         self.readonly = readonly
+        self._still = readonly and self.path is not None and not is_writable(self.path)
+        """Whether nothing beside the file can be made, which reading a write-ahead log otherwise needs."""
         self._closed = False
         self._reset()
 
@@ -98,14 +101,19 @@ class Database:
         # Statements carry content: a driver's error text must never repeat it.
         if self.path is None:
             return make_server_engine(self._url, self.where)
+        # Where the file may change under us without a lock, each read opens it anew.
+        pool = NullPool if self._still else QueuePool
         engine = create_engine(
-            "sqlite://", creator=self._connect, poolclass=QueuePool, hide_parameters=True
+            "sqlite://", creator=self._connect, poolclass=pool, hide_parameters=True
         )
         event.listen(engine, "begin", _begin)
         return engine
 
     def _connect(self) -> sqlite3.Connection:
         mode = "ro" if self.readonly else "rwc"
+        if self._still and not _has_log(self.path):
+            # SQLite would make the log's index beside the file. Without a log, the file is all there is.
+            mode = "ro&immutable=1"
         connection = sqlite3.connect(
             f"file:{quote(str(self.path))}?mode={mode}",
             uri=True,
@@ -218,6 +226,12 @@ class Database:
 
     def counters(self) -> tuple[int, int]:
         """Return (overlay sequence, source revision) as committed now, by any process. Tens of microseconds."""
+        if self._still:
+            with self.read() as connection:
+                row = connection.execute(
+                    select(COUNTERS.c.overlay_sequence, COUNTERS.c.source_revision)
+                ).one()
+            return int(row[0]), int(row[1])
         if self.path is None:
             self._require_open()
             # One round trip: no transaction is begun and ended around it.
@@ -258,6 +272,11 @@ class Database:
             Unavailable: closed, or opened for reading only.
         """
         self._require_open()
+        if self._still:
+            fix = "give this user the right to write there, or mount it for writing"
+            raise Unavailable(
+                "the ledger cannot be written", where=self.where, fix=fix, code="ledger_readonly"
+            )
         if self.readonly:
             where, fix = self.where, "open it for writing"
             raise Unavailable(
@@ -281,6 +300,26 @@ class Database:
         for reader in readers:
             reader.close()
         self._engine.dispose()
+
+
+def is_writable(url: str | Path) -> bool:
+    """Return whether a ledger can be written, as far as its folder tells; a server is asked when something is written.
+
+    One that is not there yet counts as writable: making it says what is wrong.
+    """
+    parsed = _as_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return True
+    path = Path(parsed.database or "").absolute()
+    return not path.is_file() or (can_write(path) and can_write(path.parent))
+
+
+def _has_log(path: Path | None) -> bool:
+    """Return whether a write-ahead log lies beside a file, with changes that the file has not."""
+    try:
+        return path is not None and path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _begin(connection: Connection) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy import exc
 
 from ctx_pipeline.errors import Conflict, Corrupt, CtxError, InvalidRequest, Unavailable
+from ctx_pipeline.machine_faults import can_write, is_full, may
 
 _CORRUPT_FIX = "run `ctx doctor`; restore .ctx/state/ from a backup"
 
@@ -46,7 +49,7 @@ _UNAVAILABLE: dict[int, tuple[str, str, str]] = {
     sqlite3.SQLITE_CANTOPEN: (
         "ledger_unreachable",
         "the ledger cannot be opened",
-        "check that its folder exists",
+        "check the rights of its file",
     ),
     sqlite3.SQLITE_NOMEM: (
         "out_of_memory",
@@ -165,7 +168,7 @@ def _from_sqlite(error: sqlite3.Error, where: str) -> CtxError:
         )
     primary = code & 0xFF
     if primary in _UNAVAILABLE:
-        name, message, fix = _UNAVAILABLE[primary]
+        name, message, fix = _of_place(primary, Path(where)) or _UNAVAILABLE[primary]
         return Unavailable(message, where=where, fix=fix, code=name)
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Corrupt(
@@ -189,6 +192,34 @@ def _from_sqlite(error: sqlite3.Error, where: str) -> CtxError:
         where=where,
         fix="check the database and retry",
     )
+
+
+def _of_place(primary: int, path: Path) -> tuple[str, str, str] | None:
+    """Return what is wrong with where the file lies, which SQLite does not tell apart; None when it is not that."""
+    if primary == sqlite3.SQLITE_IOERR and is_full(path):
+        return _UNAVAILABLE[sqlite3.SQLITE_FULL]
+    if primary != sqlite3.SQLITE_CANTOPEN:
+        return None
+    if not path.parent.is_dir():
+        return (
+            "ledger_unreachable",
+            "the ledger's folder is not there",
+            "check the path; `ctx build` makes the folder",
+        )
+    if path.exists() and not path.is_file():
+        return "ledger_unreachable", "what lies in the ledger's place is no file", "move it away"
+    if is_full(path):
+        return _UNAVAILABLE[sqlite3.SQLITE_FULL]
+    if path.is_file() and not may(path, os.R_OK):
+        return (
+            "ledger_unreachable",
+            "the ledger's file cannot be read",
+            "give this user the right to read it",
+        )
+    if not can_write(path.parent):
+        fix = "give this user the right to write there, or mount it for writing"
+        return "ledger_readonly", "the ledger's folder cannot be written", fix
+    return None
 
 
 def _from_server(cause: BaseException, error: Exception, where: str) -> CtxError:

@@ -89,6 +89,11 @@ class Ledger:
             raise
         return cls(database)
 
+    @property
+    def readonly(self) -> bool:
+        """Whether nothing can be recorded."""
+        return self._database.readonly
+
     def close(self) -> None:
         """Commit what is queued and release the file. Idempotent.
 

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from ctx_pipeline.config.settings import load_config
 from ctx_pipeline.errors import CtxError, InvalidRequest, Unavailable
-from ctx_pipeline.orchestration.build import BUILD_TAG, fail_dead_runs, open_instance, selected_keys
+from ctx_pipeline.machine_faults import typed_system_errors
+from ctx_pipeline.orchestration.build import (
+    BUILD_TAG,
+    STATE,
+    fail_dead_runs,
+    open_instance,
+    selected_keys,
+)
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -80,7 +87,8 @@ def build_partitions(
         ConfigError: there is no `ctx.toml`, or it is wrong.
         InvalidRequest: no asset of the selection is partitioned (`invalid_selection`), or the range is none, has no
             partition of it or more than `MAX_PARTITIONS` (`invalid_partitions`).
-        Unavailable: another build of partitions runs (`build_busy`), or a run failed (`build_failed`).
+        Unavailable: another build of partitions runs (`build_busy`), a run failed (`build_failed`), the disk is full
+            (`disk_full`), or the folder cannot be written (`cannot_write`).
         CtxError: what an asset raised.
     """
     from filelock import FileLock, Timeout
@@ -90,11 +98,12 @@ def build_partitions(
     started = time.monotonic()
     home = Path(home).expanduser().resolve()
     load_config(home)
-    lock = FileLock(home / ".ctx" / LOCK, fallback_to_soft=False)
-    (home / ".ctx").mkdir(exist_ok=True)
+    lock = FileLock(home / STATE / LOCK, fallback_to_soft=False)
     try:
-        with lock.acquire(timeout=0), open_progress(shown=progress) as teller:
-            reports = _build_all(home, partitions, select, again, teller)
+        with typed_system_errors(home / STATE):
+            (home / STATE).mkdir(exist_ok=True)
+            with lock.acquire(timeout=0), open_progress(shown=progress) as teller:
+                reports = _build_all(home, partitions, select, again, teller)
     except Timeout:
         raise Unavailable(
             "another build of partitions of this project runs",

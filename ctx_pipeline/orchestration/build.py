@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ctx_pipeline.config.settings import load_config
 from ctx_pipeline.contracts import BuildReport
 from ctx_pipeline.errors import Corrupt, CtxError, InvalidRequest, Unavailable
+from ctx_pipeline.machine_faults import disk_full, is_full, typed_system_errors
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -33,6 +34,8 @@ SOURCES = "sources"
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 """What Dagster raises in a step whose blocking check failed."""
 IN_PROCESS = "in_process"
+STATE = ".ctx"
+"""Folder of everything that a build writes."""
 
 _BARE_KEY = re.compile(r'(?<![\w:"/*-])([\w-]+(?:/[\w*-]+)+)')
 """An asset key without `key:"..."` around it, as in `sources/handbook+`; Dagster would read its `+` as one step."""
@@ -65,7 +68,8 @@ def build(
     Raises:
         ConfigError: there is no `ctx.toml`, or it is wrong.
         InvalidRequest: the selection is not valid or selects nothing (`invalid_selection`).
-        Unavailable: another build runs for longer than `lock_seconds` (`build_busy`), or something needed is missing.
+        Unavailable: another build runs for longer than `lock_seconds` (`build_busy`), something needed is missing, the
+            disk is full (`disk_full`), or the folder cannot be written (`cannot_write`).
         CtxError: what an asset raised.
         KeyboardInterrupt: Ctrl-C; what was written stays and the next build goes on from there.
     """
@@ -79,6 +83,7 @@ def build(
 
     with (
         open_progress(shown=progress) as teller,
+        typed_system_errors(home / STATE),
         build_lock(home, lock_seconds, on_wait=teller.waiting),
         open_session(home, teller) as session,
     ):
@@ -108,7 +113,7 @@ def _materialize(
             result = _run(definitions, instance, stages)
         prune_runs(instance, keep=session.pipeline.config.retention.runs)
         if not result.success and not _only_sources_failed(result, session):
-            failure = _failure(result, session.errors)
+            failure = _failure(result, session.errors, home / STATE)
             _tell(home, result.run_id, failure, session)
             raise failure
 
@@ -187,20 +192,28 @@ def selected_keys(definitions: dg.Definitions, select: str) -> list[dg.AssetKey]
                 graph
             )
     except Exception as refused:  # Dagster, its parser and its graph raise classes of their own.
-        raise _bad_selection(graph, "the selection is not valid") from refused
+        raise _bad_selection(graph, select, "the selection is not valid") from refused
     if not chosen:
-        raise _bad_selection(graph, "the selection names no asset")
+        raise _bad_selection(graph, select, "the selection names no asset")
     return [key for key in graph.toposorted_asset_keys if key in chosen]
 
 
-def _bad_selection(graph: Any, message: str) -> InvalidRequest:
-    names = ", ".join(key.to_user_string() for key in graph.toposorted_asset_keys)
-    return InvalidRequest(
-        message,
-        where="select",
-        fix=f"use Dagster's selection syntax over: {names}",
-        code="invalid_selection",
-    )
+def _bad_selection(graph: Any, select: str, message: str) -> InvalidRequest:
+    names = [key.to_user_string() for key in graph.toposorted_asset_keys]
+    hints = [f"use Dagster's selection syntax over: {', '.join(names)}"]
+    parts = [part.strip() for part in select.split(",")]
+    if len(parts) > 1 and all(parts):
+        hints.insert(0, f"join them with or: '{' or '.join(parts)}'")
+    meant = (nearest_name(part.strip("+* "), names) for part in parts)
+    hints += [f"did you mean {name!r}?" for name in dict.fromkeys(filter(None, meant))]
+    return InvalidRequest(message, where="select", fix="; ".join(hints), code="invalid_selection")
+
+
+def nearest_name(word: str, names: Sequence[str]) -> str | None:
+    """Return the name that a misspelt one most likely means; None for one that is right, or like no other."""
+    from difflib import get_close_matches
+
+    return None if word in names else next(iter(get_close_matches(word, names, n=1)), None)
 
 
 @contextmanager
@@ -216,12 +229,13 @@ def open_instance(home: Path) -> Generator[dg.DagsterInstance]:
     from ctx_pipeline.orchestration.instance import (
         dagster_url,
         keeps_own_files,
+        storage_errors,
         storage_variable,
         write_instance,
     )
 
     url = dagster_url(load_config(home).config)
-    with storage_variable(url):
+    with storage_variable(url), storage_errors(home, url):
         folder = write_instance(home, url)
         overrides = _IN_PROCESS_OVERRIDES | (
             {"storage": _records(folder)} if keeps_own_files(folder) else {}
@@ -273,7 +287,9 @@ def _tell(home: Path, run_id: str, failure: BaseException, session: BuildSession
     raise_alert(home, alert, session.pipeline.config.alerts.webhook)
 
 
-def _failure(result: dg.ExecuteInProcessResult, errors: dict[str, BaseException]) -> BaseException:
+def _failure(
+    result: dg.ExecuteInProcessResult, errors: dict[str, BaseException], folder: Path
+) -> BaseException:
     """Return what a failed run raises: what the first asset raised, when it is one of ours, or the interrupt."""
     asset, first = next(iter(errors.items()), ("its run", None))
     if _was_interrupted(result) or not isinstance(first, (Exception, type(None))):
@@ -287,6 +303,11 @@ def _failure(result: dg.ExecuteInProcessResult, errors: dict[str, BaseException]
             fix="what was served before is served still; open the run in `ctx dev`, it shows what failed",
             code="check_failed",
         )
+    if is_full(folder):
+        # Dagster could not write down what happened, and made something else of it.
+        full = disk_full(folder)
+        full.__cause__ = first
+        return full
     failure = Unavailable(
         f"the build failed in {asset}" + (f": {type(first).__name__}" if first else ""),
         where=f"run {result.run_id}",

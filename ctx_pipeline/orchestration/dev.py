@@ -25,9 +25,9 @@ LOCATION = "ctx_pipeline"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 START_SECONDS = 180.0
 """How long a process may take to answer; most of it is imports on a busy machine."""
-STOP_SECONDS = 10.0
+STOP_SECONDS = 3.0
 """How long a process may take to end after it was asked to, before it is asked once more."""
-GROUP_SECONDS = 5.0
+GROUP_SECONDS = 2.0
 """How long the rest of its group, such as a run, may take before it is killed."""
 
 _POLL_SECONDS = 0.25
@@ -80,9 +80,9 @@ def dev(
             taken (`port_taken`).
     """
     with suppress(KeyboardInterrupt), start_dev(home, host, port, log_level=log_level) as server:
-        sys.stderr.write(f"asset graph: {server.url}\nCtrl-C stops it\n")
-        sys.stderr.flush()
+        _say(f"\nasset graph: {server.url}\nCtrl-C stops it\n")
         server.wait()
+    _say("Stopped")
 
 
 @contextmanager
@@ -122,6 +122,11 @@ def start_dev(
             yield server
         finally:
             group.stop()
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
+    sys.stderr.flush()
 
 
 def _start_all(group: _Group, scratch: Path, host: str, port: int, log_level: str) -> None:
@@ -231,10 +236,9 @@ class _Group:
     def stop(self) -> None:
         """Ask every process to end, the last one first, then end what is left of their groups: run workers too."""
         with _uninterrupted():
-            for name in ("daemon", "web server", "code server"):
-                process = self.processes.get(name)
-                if process is not None:
-                    _end(process)
+            # The code server last: the other two complain when it is gone before them.
+            for names in (("daemon", "web server"), ("code server",)):
+                _end([self.processes[name] for name in names if name in self.processes])
             for process in self.processes.values():
                 _signal_group(process.pid, signal.SIGTERM)
             _wait_until(
@@ -245,11 +249,13 @@ class _Group:
                 process.wait()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for number, seconds in ((signal.SIGINT, STOP_SECONDS), (signal.SIGTERM, GROUP_SECONDS)):
-        if process.poll() is None:
+        running = [process for process in processes if process.poll() is None]
+        for process in running:
             process.send_signal(number)
-            _wait_until(lambda: process.poll() is not None, seconds)
+        if running:
+            _wait_until(lambda: all(process.poll() is not None for process in processes), seconds)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

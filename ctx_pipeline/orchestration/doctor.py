@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctx_pipeline.errors import Conflict, Corrupt, CtxError, Unavailable
+from ctx_pipeline.machine_faults import can_write
 
 if TYPE_CHECKING:
     from ctx_pipeline.config.settings import LoadedConfig
@@ -76,6 +76,7 @@ def diagnose(home: Path) -> Diagnosis:
     loaded: list[LoadedConfig] = []
     checks.append(_checked("config", lambda: _config(home, loaded)))
     of_project: tuple[tuple[str, Callable[[LoadedConfig], Check]], ...] = (
+        ("packages", _packages),
         ("grants", _grants),
         ("ledger", _ledger),
         ("store", _store),
@@ -208,6 +209,17 @@ def _config(home: Path, loaded: list[LoadedConfig]) -> Check:
             "config", "warn", "no sources", "add a [[sources]] table to ctx.toml", "no_sources"
         )
     return Check("config", "ok", f"{config.project.name!r} with {len(config.sources)} sources")
+
+
+def _packages(loaded: LoadedConfig) -> Check:
+    from ctx_pipeline.inspection.packages import lacking
+
+    lacks = lacking(loaded)
+    if not lacks:
+        return Check("packages", "ok", "what the settings need is installed")
+    message = "; ".join(f"{lack.where} needs {lack.what}" for lack in lacks)
+    fix = "; ".join(dict.fromkeys(lack.fix for lack in lacks))
+    return Check("packages", "fail", message, fix, "missing_package", Unavailable.exit_code)
 
 
 def _grants(loaded: LoadedConfig) -> Check:
@@ -373,7 +385,7 @@ def _dagster(loaded: LoadedConfig) -> Check:
     folder = loaded.home / ".ctx" / "dagster"
     if not folder.is_dir():
         return Check("dagster", "ok", f"Dagster {found}; its folder is made by the first build")
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not can_write(folder):
         raise Unavailable(
             "Dagster's folder cannot be written to",
             where=".ctx/dagster",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ctx_pipeline.config.settings import ProjectConfig
 from ctx_pipeline.errors import ConfigError, CtxError, Unavailable
+from ctx_pipeline.machine_faults import can_write, cannot_write, system_error, typed_system_errors
 
 STORAGE_VARIABLE = "CTX_DAGSTER__URL"
 """The same variable that the setting can be given in."""
@@ -73,12 +74,20 @@ def write_instance(home: Path, url: str | None = None) -> Path:
 
     Its file names a database if and only if there is a `url`.
 
-    Raises:
-        ConfigError: there is a `url`, and the file names a storage of its own.
+    Raises: ConfigError: there is a `url`, and the file names a storage of its own. Unavailable: the
+        folder cannot be written (`cannot_write`), or the disk is full (`disk_full`).
     """
     folder = home / ".ctx" / "dagster"
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / INSTANCE_CONFIG
+    with typed_system_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_config(folder / INSTANCE_CONFIG, url)
+    if not can_write(folder):
+        # Dagster writes there when it is too late to say so.
+        raise cannot_write(folder)
+    return folder
+
+
+def _write_config(file: Path, url: str | None) -> None:
     before = file.read_text(encoding="utf-8") if file.exists() else None
     lines = (INSTANCE_TEMPLATE if before is None else before).splitlines(keepends=True)
     kept = [line for line in lines if line != STORAGE_LINE]
@@ -97,7 +106,41 @@ def write_instance(home: Path, url: str | None = None) -> Path:
         draft = file.with_name(f"{INSTANCE_CONFIG}.{os.getpid()}")
         draft.write_text(text, encoding="utf-8")
         draft.replace(file)
-    return folder
+
+
+@contextmanager
+def storage_errors(home: Path, url: str | None) -> Generator[None]:
+    """Raise what Dagster's storage fails with inside the block as a typed error.
+
+    Raises: Unavailable: the disk is full (`disk_full`), the folder cannot be written
+        (`cannot_write`), or the storage
+            cannot be used for another reason (`dagster_unreachable`).
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    folder = home / ".ctx" / "dagster"
+    try:
+        yield
+    except SQLAlchemyError as broken:  # the ledger and the sources raise their own as typed errors
+        typed = None if url is not None else system_error(broken, folder)
+        raise (typed or _storage_failed(broken, url)) from broken
+
+
+def _storage_failed(broken: Exception, url: str | None) -> Unavailable:
+    cause = getattr(broken, "orig", None) or broken
+    if url is None:
+        fix = (
+            "move .ctx/dagster away: it holds the history of runs alone, and the next build "
+            "makes it anew"
+        )
+    else:
+        fix = "check that the database runs and what its log says"
+    return Unavailable(
+        f"Dagster's storage cannot be used ({type(cause).__name__})",
+        where=".ctx/dagster" if url is None else "[dagster] url",
+        fix=fix,
+        code="dagster_unreachable",
+    )
 
 
 def keeps_own_files(folder: Path) -> bool:

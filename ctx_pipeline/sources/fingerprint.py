@@ -124,7 +124,8 @@ def _remote(source: SourceConfig, home: Path) -> _Look | None:
 
 
 def _sql(source: SourceConfig, home: Path) -> _Look | None:
-    from ctx_pipeline.sources.database.sql_connect import DUCKDB, POSTGRES, Unreachable, parse_url
+    from ctx_pipeline.config.source_rules import DUCKDB, POSTGRES
+    from ctx_pipeline.sources.database.sql_connect import Unreachable, parse_url
 
     kind, url = parse_url(source.url, source.name)
     if kind == POSTGRES:

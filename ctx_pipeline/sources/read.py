@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ctx_pipeline.config.settings import SourceConfig
-from ctx_pipeline.contracts import FileCode, SourceKind
+from ctx_pipeline.config.source_rules import unread_kind
+from ctx_pipeline.contracts import FileCode, FileError, SourceKind
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.sources.ceilings import within_source
 from ctx_pipeline.sources.files import FoundFile, Located, locate
@@ -36,7 +37,8 @@ def read_source(
     """Read every file of `source` and return its items in a stable order.
 
     A file that cannot be read or understood is an entry of `errors`, never an exception, and the other files are
-    loaded. A path that does not exist gives one error of code `missing`. What records say of their readers holds
+    loaded. A path that does not exist gives one error of code `missing`, and so does a library that is not installed,
+    of code `unreadable`. What records say of their readers holds
     within what the source says: see `within_source`. Characters that nobody sees are taken out: see `without_unseen`.
 
     Args:
@@ -50,7 +52,26 @@ def read_source(
         ConfigError: there is no adapter for the source's kind, or the source names no path.
     """
     origin = Origin.of(source, tenant=tenant, units=units)
-    return without_unseen(within_source(_read(origin, home, replaced), origin))
+    try:
+        return without_unseen(within_source(_read(origin, home, replaced), origin))
+    except ImportError as missing:
+        if missing.name is not None and missing.name.startswith("ctx_pipeline"):
+            raise
+        return _without_library(source, missing.name)
+
+
+def _without_library(source: SourceConfig, library: str | None) -> SourceReading:
+    what = (
+        "a library that cannot be loaded"
+        if library is None
+        else f"the package {library}, which is not installed"
+    )
+    message = f"kind {source.kind.value!r} needs {what}: pip install ctx-pipeline"
+    return SourceReading(
+        (),
+        (FileError(path=source.path or source.name, code=FileCode.UNREADABLE, message=message),),
+        (),
+    )
 
 
 def _read(origin: Origin, home: Path, replaced: Sequence[FoundFile]) -> SourceReading:
@@ -60,13 +81,8 @@ def _read(origin: Origin, home: Path, replaced: Sequence[FoundFile]) -> SourceRe
         return reader(origin, home)
     where = f"ctx.toml, source {source.name!r}"
     if source.kind not in ADAPTERS:
-        kinds = ", ".join(sorted({*ADAPTERS, *READERS}))
-        raise ConfigError(
-            f"no adapter reads sources of kind {source.kind.value!r}",
-            where=where,
-            fix=f"use one of the supported kinds: {kinds}",
-            code="unsupported_source_kind",
-        )
+        fault = unread_kind(source.kind)
+        raise ConfigError(fault.message, where=where, fix=fault.fix, code=fault.code)
     addressed = source.kind is SourceKind.WEB and source.url is not None
     if not source.path and not addressed:
         raise ConfigError(

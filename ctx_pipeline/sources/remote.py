@@ -8,7 +8,6 @@ refused. Nothing is written, and a file is read only when its adapter asks for i
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -18,7 +17,8 @@ from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote
 
 from ctx_pipeline.config.settings import SourceConfig
-from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile, SourceKind
+from ctx_pipeline.config.source_rules import ON_DISK, REMOTE_EXTRAS, path_fault, protocol_of
+from ctx_pipeline.contracts import FileCode, FileError, FileStatus, SourceFile
 from ctx_pipeline.errors import ConfigError
 from ctx_pipeline.sources.files import FoundFile, Located, locate
 from ctx_pipeline.text import repair, spelled
@@ -28,25 +28,8 @@ MAX_DEPTH = 32
 MAX_LISTED = 200_000
 """Entries looked at, folders and what is passed over included."""
 
-EXTRAS = {
-    "s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs",
-    "az": "azure", "abfs": "azure", "abfss": "azure", "adl": "azure",
-}  # fmt: skip
-"""Protocol -> the optional dependencies that speak it."""
 PACKAGES = {"s3": "s3fs", "gcs": "gcsfs", "azure": "adlfs"}
-_PLAIN = frozenset(("memory", "zip", "tar", "file", "local"))
-_ON_DISK = frozenset(("file", "local"))
 _ARCHIVES = frozenset(("zip", "tar"))
-PROTOCOLS = tuple(sorted({*EXTRAS, *_PLAIN}))
-
-_CONTAINER_AT_ACCOUNT = frozenset(("abfs", "abfss", "az", "adl"))
-_SIGNED = re.compile(
-    r"[?&](?:sig|sv|se|sp|X-Amz-[\w-]+|AWSAccessKeyId|Signature|X-Goog-[\w-]+|token)=",
-    re.IGNORECASE,
-)
-
-_LOCAL_KINDS = frozenset((SourceKind.SCHEMA_METADATA,))
-"""Kinds whose engine reads files itself."""
 
 
 class _System(Protocol):
@@ -87,9 +70,9 @@ def locate_remote(source: SourceConfig, home: Path) -> Located:
             on disk.
     """
     address = repair(source.path or "")
-    links = [_protocol(link) for link in address.split("::")]
-    _check(source, address, links)
-    if links[0] in _ON_DISK:
+    links = [protocol_of(link) for link in address.split("::")]
+    _check(source, address)
+    if links[0] in ON_DISK:
         return locate(unquote(address.partition("://")[2]), home)
     try:
         system, root = _open(address, home, links)
@@ -109,11 +92,11 @@ def list_remote(source: SourceConfig, home: Path) -> dict[str, dict[str, Any]] |
         ConfigError: as for `locate_remote`.
     """
     address = repair(source.path or "")
-    links = [_protocol(link) for link in address.split("::")]
-    _check(source, address, links)
-    if links[0] in _ON_DISK:
+    links = [protocol_of(link) for link in address.split("::")]
+    _check(source, address)
+    if links[0] in ON_DISK:
         return [file.path for file in locate(unquote(address.partition("://")[2]), home).files]
-    if len(links) > 1 and links[-1] in ("", *_ON_DISK):
+    if len(links) > 1 and links[-1] in ("", *ON_DISK):
         # What is in an archive changes with the archive.
         return [Path(normpath(home / unquote(address.rsplit("::", 1)[1].rpartition("://")[2])))]
     try:
@@ -125,45 +108,11 @@ def list_remote(source: SourceConfig, home: Path) -> dict[str, dict[str, Any]] |
         return None
 
 
-def _protocol(link: str) -> str:
-    head, separator, _ = link.partition("://")
-    return head.lower() if separator else ""
-
-
-def _check(source: SourceConfig, address: str, links: list[str]) -> None:
-    where = f"ctx.toml, source {source.name!r}"
-    for link, protocol in zip(address.split("::"), links, strict=True):
-        # Without a protocol the last link of a chain is a file on disk.
-        if protocol not in PROTOCOLS and (
-            protocol or link != address.rsplit("::", 1)[-1] or len(links) == 1
-        ):
-            raise ConfigError(
-                f"addresses of protocol {protocol!r} are not read",
-                where=where,
-                fix=f"use one of: {', '.join(PROTOCOLS)}; or copy the files to a folder",
-                code="unsupported_protocol",
-            )
-        if protocol and _has_credentials(link, protocol):
-            raise ConfigError(
-                "the path carries credentials or options",
-                where=where,
-                fix="remove them from the path and set them in the environment of the build",
-                code="credentials_in_path",
-            )
-    if source.kind in _LOCAL_KINDS and links[0] not in _ON_DISK:
-        raise ConfigError(
-            f"a source of kind {source.kind.value!r} reads files on disk",
-            where=where,
-            fix="copy the files to a folder, or describe a database by kind = 'sql'",
-            code="unsupported_protocol",
-        )
-
-
-def _has_credentials(link: str, protocol: str) -> bool:
-    user, at, _ = link.partition("://")[2].partition("/")[0].rpartition("@")
-    # abfs://container@account.host is an address, not a user.
-    named = bool(at) and (protocol not in _CONTAINER_AT_ACCOUNT or ":" in user)
-    return named or _SIGNED.search(link) is not None
+def _check(source: SourceConfig, address: str) -> None:
+    fault = path_fault(source.kind, address)
+    if fault is not None:
+        where = f"ctx.toml, source {source.name!r}"
+        raise ConfigError(fault.message, where=where, fix=fault.fix, code=fault.code)
 
 
 def _open(address: str, home: Path, links: list[str]) -> tuple[_System, str]:
@@ -173,7 +122,7 @@ def _open(address: str, home: Path, links: list[str]) -> tuple[_System, str]:
         try:
             core.get_filesystem_class(protocol)
         except (ImportError, ValueError):
-            extra = EXTRAS.get(protocol, protocol)
+            extra = REMOTE_EXTRAS.get(protocol, protocol)
             package = PACKAGES.get(extra, protocol)
             raise _Unreachable(
                 f"{protocol}:// needs the package {package}: pip install 'ctx-pipeline[{extra}]'"

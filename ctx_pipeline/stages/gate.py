@@ -51,13 +51,15 @@ def check(
         for kind in request.required_types
         if kind not in kinds
     ]
-    for source, number in sorted(
-        Counter(c.source for c in selected if judged.verdicts[c].stale).items()
-    ):
+    stale = [candidate for candidate in selected if judged.verdicts[candidate].stale]
+    for source, number in sorted(Counter(c.source for c in stale).items()):
         message = f"{number} shown items are past the freshness window of source {source!r}"
-        findings.append(GateFinding(GateCheck.STALE_ITEMS, message))
+        first = next(candidate.item_id for candidate in stale if candidate.source == source)
+        findings.append(GateFinding(GateCheck.STALE_ITEMS, message, first))
     findings.extend(
-        GateFinding(GateCheck.CONFLICTING_SOURCES, conflict.question or conflict.reason)
+        GateFinding(
+            GateCheck.CONFLICTING_SOURCES, conflict.question or conflict.reason, _side(conflict)
+        )
         for conflict in conflicts
         if conflict.needs_confirmation
     )
@@ -77,6 +79,12 @@ def check(
     findings.extend(_oversize_results(judged, policy))
     findings.extend(_misplaced_authority(selected))
     return tuple(findings)
+
+
+def _side(conflict: ConflictRecord) -> str | None:
+    """Return the item that a conflict is told by."""
+    side = conflict.winner or next(iter(conflict.losers), None)
+    return None if side is None else side.item_id
 
 
 def _oversize_results(judged: Judged, policy: EffectivePolicy) -> list[GateFinding]:

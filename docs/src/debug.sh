@@ -138,6 +138,7 @@ ctx doctor
 # > ok     folder      /home/ana/shop/.ctx can be written to
 # > ok     disk        56.5 GiB free
 # > ok     config      'shop' with 8 sources
+# > ok     packages    what the settings need is installed
 # > ok     grants      each of 8 sources says who may see it
 # > ok     ledger      7 snapshots, 18 events
 # > ok     store       readable up to item version 19
@@ -148,4 +149,4 @@ ctx doctor
 # > ok     build lock  free
 # > ok     alerts      no failed run in 7 days
 # >
-# > 13 ok, 0 warn, 0 fail
+# > 14 ok, 0 warn, 0 fail

@@ -37,4 +37,4 @@ ctx doctor
 # > …
 # > fail   policy service  the policy service gives no valid answer (invalid_policy), so nothing is shown to anybody ([policy_service])  see docs/how-to/use-a-policy-service.md for what each word means
 # >
-# > 13 ok, 0 warn, 1 fail
+# > 14 ok, 0 warn, 1 fail

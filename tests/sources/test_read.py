@@ -163,3 +163,24 @@ def test_a_source_sets_the_defaults_of_its_items(read, tmp_path):
 def test_reading_is_repeatable(read, corpora: Path):
     folder = corpora / "dsi_manifests"
     assert read("semantic_registry", folder) == read("semantic_registry", folder)
+
+
+@pytest.mark.parametrize("kind", ["documents", "web", "schema_metadata", "sql", "git"])
+@pytest.mark.parametrize(
+    ("library", "named"), [("pyarrow.lib", "pyarrow.lib"), (None, "cannot be loaded")]
+)
+def test_a_library_that_is_not_installed_is_an_error_of_its_source(
+    tmp_path, monkeypatch, kind, library, named
+):
+    def missing(name: str) -> None:
+        raise ImportError("libfoo.so.1: cannot open shared object file", name=library)
+
+    monkeypatch.setattr("ctx_pipeline.sources.read.import_module", missing)
+    (tmp_path / "说明.md").write_text("# 说明\n\n你好。\n", encoding="utf-8")
+    place = {"url": "sqlite:///a.db"} if kind == "sql" else {"path": "."}
+    batch = read_source(
+        SourceConfig.model_validate({"name": "src", "kind": kind, **place}), tmp_path, tenant="acme"
+    )
+    assert (batch.items, codes(batch)) == ((), [FileCode.UNREADABLE])
+    assert named in batch.errors[0].message
+    assert "pip install ctx-pipeline" in batch.errors[0].message

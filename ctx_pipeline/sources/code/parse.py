@@ -105,9 +105,11 @@ def parse_code(text: str, grammar: Grammar) -> ParsedFile:
     Raises:
         GrammarMissing: the language's package is not installed.
     """
+    # First: it says what to install where the parser itself is missing.
+    language = language_of(grammar)
     from tree_sitter import Parser
 
-    root = Parser(language_of(grammar)).parse(text.encode("utf-8", "replace")).root_node
+    root = Parser(language).parse(text.encode("utf-8", "replace")).root_node
     collector = _Collector(grammar)
     collector.visit(root, _Context())
     imports, import_lines = _imports(root, grammar)

@@ -16,12 +16,10 @@ from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctx_pipeline.config.source_rules import DUCKDB, POSTGRES, SQLITE
 from ctx_pipeline.contracts import FileCode, FileError
 from ctx_pipeline.sources.database.column_stats import Column
 from ctx_pipeline.sources.database.sql_connect import (
-    DUCKDB,
-    POSTGRES,
-    SQLITE,
     Unreachable,
     connect_postgres,
     connect_sqlite,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ctx_pipeline.config.source_rules import DATABASE_FIX, database_fault, database_kind
 from ctx_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,10 +24,6 @@ CONNECT_SECONDS = 10
 SQLITE_STEPS = 10_000
 """Instructions of SQLite's machine between two looks at the clock."""
 POSTGRES_EXTRA = "postgres"
-POSTGRES = "postgresql"
-SQLITE = "sqlite"
-DUCKDB = "duckdb"
-_NAMES = {"postgresql": POSTGRES, "postgres": POSTGRES, "sqlite": SQLITE, "duckdb": DUCKDB}
 
 
 class Unreachable(Exception):
@@ -40,22 +37,13 @@ def parse_url(url: str | None, source: str) -> tuple[str, URL]:
         ConfigError: there is no url, or it is not one of a supported database; the message does not repeat it.
     """
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
 
     where = f"ctx.toml, source {source!r}"
-    fix = "set url to postgresql://user@host/database, sqlite:///file.db or duckdb:///file.duckdb"
     if not url:
-        raise ConfigError("the source has no url", where=where, fix=fix)
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise ConfigError("the url is not a database address", where=where, fix=fix) from None
-    kind = _NAMES.get(parsed.drivername.partition("+")[0].lower())
-    if kind is None:
-        raise ConfigError(
-            "databases of this kind are not read", where=where, fix=fix, code="unsupported_database"
-        ) from None
-    return kind, parsed
+        raise ConfigError("the source has no url", where=where, fix=DATABASE_FIX)
+    if (fault := database_fault(url)) is not None:
+        raise ConfigError(fault.message, where=where, fix=fault.fix, code=fault.code)
+    return database_kind(url) or "", make_url(url)
 
 
 @contextmanager

@@ -448,6 +448,23 @@ def test_a_missing_grammar_is_an_error_that_names_the_extra(read, tmp_path, monk
     assert set(by_id(batch)) == {"code:src/b.py"}
 
 
+def test_a_missing_parser_is_an_error_of_each_file_that_names_the_extra(
+    read, tmp_path, monkeypatch
+):
+    from ctx_pipeline.sources.code import grammars as code_grammars
+
+    write(tmp_path, {"a.go": "package a\n", "b.py": "x = 1\n"})
+    monkeypatch.setitem(sys.modules, "tree_sitter", None)
+    code_grammars.language_of.cache_clear()
+    batch = read("code")
+    code_grammars.language_of.cache_clear()
+    assert [(error.path, error.code) for error in batch.errors] == [
+        ("a.go", FileCode.UNSUPPORTED_TYPE),
+        ("b.py", FileCode.UNSUPPORTED_TYPE),
+    ]
+    assert all("ctx-pipeline[code]" in error.message for error in batch.errors)
+
+
 HOSTILE = {
     "brackets": b"[" * 50_000,
     "bracket lines": b"[\n" * 5_000,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -174,6 +175,19 @@ def test_a_missing_folder_is_one_error(read, path):
 
 def test_a_repository_without_commits_is_one_error(read, work):
     assert [error.code for error in read("git", "repo").errors] == [FileCode.MISSING]
+
+
+def test_without_the_parser_the_documents_and_the_history_are_read(read, work, monkeypatch):
+    from ctx_pipeline.sources.code import grammars as code_grammars
+
+    work.commit({"a.py": "x = 1\n", "README.md": "# 说明\n\n你好。\n"}, "First", day=1)
+    monkeypatch.setitem(sys.modules, "tree_sitter", None)
+    code_grammars.language_of.cache_clear()
+    batch = read("git", "repo")
+    code_grammars.language_of.cache_clear()
+    assert [error.path for error in batch.errors] == ["repo/a.py"]
+    assert "ctx-pipeline[code]" in batch.errors[0].message
+    assert set(by_id(batch)) >= {"document:src/README.md#1", "code:src/@history"}
 
 
 def test_a_repository_elsewhere_is_refused(tmp_path):
