@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ctx_pipeline.assets.metadata import is_open
-from ctx_pipeline.building.audit import CHECKS, Finding, audit_stage
+from ctx_pipeline.building.audit import Finding
 from ctx_pipeline.building.source_audit import (
     NAMED,
     live_tools,
@@ -17,6 +17,7 @@ from ctx_pipeline.building.source_audit import (
     tools_are_sound,
     volume_is_usual,
 )
+from ctx_pipeline.building.stage_audit import CHECKS, audit_stage
 from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.text import reference
 from ctx_pipeline.tools import diff
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.config.settings import SourceConfig
     from ctx_pipeline.contracts import SourceReport
     from ctx_pipeline.tools.findings import LintTool
+    from ctx_pipeline.workspace import Workspace
 
 READINGS = 10
 """Earlier readings of a source that say how much usually changes."""
@@ -66,20 +68,20 @@ def tool_check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetChe
     return [_spec(name, key) for name in TOOL_CHECKS] if source.kind is SourceKind.TOOLS else []
 
 
-def tools_in_use(source: SourceConfig, pipeline: Pipeline) -> tuple[LintTool, ...]:
+def tools_in_use(source: SourceConfig, workspace: Workspace) -> tuple[LintTool, ...]:
     """Return the tools of a source as the record has them; none for another kind of source."""
     if source.kind is not SourceKind.TOOLS:
         return ()
-    return live_tools(source.name, pipeline.store, pipeline.ledger)
+    return live_tools(source.name, workspace.store, workspace.ledger)
 
 
 def tool_check_results(
-    source: SourceConfig, pipeline: Pipeline, before: Sequence[LintTool]
+    source: SourceConfig, workspace: Workspace, before: Sequence[LintTool]
 ) -> tuple[list[dg.AssetCheckResult], dict[str, Any]]:
     """Check the tools of a source that has been read, and say how they differ from those `before` it, for its event."""
     if source.kind is not SourceKind.TOOLS:
         return [], {}
-    now = tools_in_use(source, pipeline)
+    now = tools_in_use(source, workspace)
     drift = diff(before, now)
     named, lists = (
         is_open(source),
@@ -106,17 +108,21 @@ def _spec(name: str, key: dg.AssetKey) -> dg.AssetCheckSpec:
 
 def stage_check_results(stage: str, pipeline: Pipeline) -> list[dg.AssetCheckResult]:
     """Audit what a stage has just written."""
-    return _results(audit_stage(pipeline, stage), named=False)
+    return _results(audit_stage(pipeline.workspace, pipeline.generation, stage), named=False)
 
 
 def source_check_results(
-    source: SourceConfig, pipeline: Pipeline, report: SourceReport, before: int, past: Sequence[int]
+    source: SourceConfig,
+    workspace: Workspace,
+    report: SourceReport,
+    before: int,
+    past: Sequence[int],
 ) -> list[dg.AssetCheckResult]:
     """Compare a reading with the ones before it. `before` is the store's last sequence before the reading."""
     changed = report.added + report.retired
     return _results(
         (
-            schema_is_stable(pipeline.store, report.name, before),
+            schema_is_stable(workspace.store, report.name, before),
             volume_is_usual(changed, report.items, past),
         ),
         named=is_open(source),

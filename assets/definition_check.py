@@ -11,9 +11,9 @@ from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.text import reference
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.config.settings import SourceConfig
     from ctx_pipeline.contracts import DefinitionFinding
+    from ctx_pipeline.workspace import Workspace
 
 CHECK = "definitions_are_valid"
 
@@ -29,20 +29,22 @@ def definition_check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.As
     return [dg.AssetCheckSpec(CHECK, asset=key, description=description)]
 
 
-def definition_check_results(source: SourceConfig, pipeline: Pipeline) -> list[dg.AssetCheckResult]:
+def definition_check_results(
+    source: SourceConfig, workspace: Workspace
+) -> list[dg.AssetCheckResult]:
     """Check a semantic registry that has been read."""
     if source.kind is not SourceKind.SEMANTIC_REGISTRY:
         return []
     from ctx_pipeline.registry.review import review
 
     found = review(
-        pipeline.home,
-        pipeline.config,
+        workspace.home,
+        workspace.config,
         source,
         None,
-        store=pipeline.store,
-        ledger=pipeline.ledger,
-        now=pipeline.clock(),
+        store=workspace.store,
+        ledger=workspace.ledger,
+        now=workspace.clock(),
     )
     errors = sum(finding.severity == "error" for finding in found.findings)
     return [

@@ -25,6 +25,7 @@ from ctx_pipeline.assets.metadata import (
     owner_of,
     stays_fresh,
 )
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.building.stage_result import shown_id
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.index.facts import scope_label
@@ -32,9 +33,9 @@ from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.sources.fingerprint import source_fingerprint
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.config.settings import ProjectConfig, SourceConfig
     from ctx_pipeline.contracts import SourceReport
+    from ctx_pipeline.workspace import Workspace
 
 GROUP = "sources"
 STORE_POOL = "ctx_store"
@@ -82,46 +83,55 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
     def read_source(  # pyright: ignore[reportUnknownParameterType]
         session: dg.ResourceParam[BuildSession],
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:  # pyright: ignore[reportMissingTypeArgument]
-        with session.step(key.to_user_string()) as pipeline:
-            # Before reading: what changes meanwhile looks different afterwards, and is read once more.
-            look = source_fingerprint(source, pipeline.home)
-            before, tools = pipeline.store.max_seq(), tools_in_use(source, pipeline)
-            report = pipeline.refresh_source(source.name)
-            if retries is not None and _is_unreachable(report):
-                _try_again(retries)
-            session.sources.append(report)
-            observed = pipeline.ledger.sources()[source.name]
-            sample = _sample(pipeline, source)
-            past = past_changes(dg.AssetExecutionContext.get().instance, key)
-            changes = source_check_results(source, pipeline, report, before, past)
-            sound, drift = tool_check_results(source, pipeline, tools)
-            checks = [
-                _check(report),
-                _vanished(report),
-                *changes,
-                *definition_check_results(source, pipeline),
-                *sound,
-            ]
-        if report.errors:
-            message = (
-                f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
-            )
-            dg.AssetExecutionContext.get().log.warning(message)
-        yield from checks
-        if observed.status == "failed":
-            # A reading that failed must not count as a fresh one, here as little as in packs and in `ctx status`.
-            session.unread.add(key.to_python_identifier())
-            raise _unread(source, report)
-        yield dg.MaterializeResult(
-            data_version=dg.DataVersion(observed.fingerprint),
-            metadata={
-                **_metadata(source, report, sample),
-                **drift,
-                **({} if look is None else {LOOK: look.digest}),
-            },
-        )
+        yield from _read(source, session, retries)
 
     return read_source
+
+
+def _read(
+    source: SourceConfig, session: BuildSession, retries: dg.RetryPolicy | None
+) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:  # pyright: ignore[reportMissingTypeArgument]
+    """Read a source; yield what its checks found, then what it holds."""
+    key = source_key(source.name)
+    workspace = session.workspace
+    with session.step(key.to_user_string()):
+        # Before reading: what changes meanwhile looks different afterwards, and is read once more.
+        look = source_fingerprint(source, workspace.home)
+        before, tools = workspace.store.max_seq(), tools_in_use(source, workspace)
+        report = refresh_source(workspace, source.name)
+        if retries is not None and _is_unreachable(report):
+            _try_again(retries)
+        session.sources.append(report)
+        observed = workspace.ledger.sources()[source.name]
+        sample = _sample(workspace, source)
+        past = past_changes(dg.AssetExecutionContext.get().instance, key)
+        changes = source_check_results(source, workspace, report, before, past)
+        sound, drift = tool_check_results(source, workspace, tools)
+        checks = [
+            _check(report),
+            _vanished(report),
+            *changes,
+            *definition_check_results(source, workspace),
+            *sound,
+        ]
+    if report.errors:
+        message = (
+            f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
+        )
+        dg.AssetExecutionContext.get().log.warning(message)
+    yield from checks
+    if observed.status == "failed":
+        # A reading that failed must not count as a fresh one, here as little as in packs and in `ctx status`.
+        session.unread.add(key.to_python_identifier())
+        raise _unread(source, report)
+    yield dg.MaterializeResult(
+        data_version=dg.DataVersion(observed.fingerprint),
+        metadata={
+            **_metadata(source, report, sample),
+            **drift,
+            **({} if look is None else {LOOK: look.digest}),
+        },
+    )
 
 
 def _check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
@@ -231,14 +241,14 @@ def _vanished(report: SourceReport) -> dg.AssetCheckResult:
     )
 
 
-def _sample(pipeline: Pipeline, source: SourceConfig) -> list[str]:
+def _sample(workspace: Workspace, source: SourceConfig) -> list[str]:
     """Return ids of up to five of the source's newest item versions; hashes of ids that not everybody may know."""
     import pyarrow.compute as pc
 
-    keys = pipeline.store.scan_keys()
+    keys = workspace.store.scan_keys()
     keys = keys.filter(pc.equal(keys.column("source"), source.name))
     newest = keys.sort_by([("seq", "descending")]).slice(0, SAMPLE_ROWS).column("seq").to_pylist()
-    items = pipeline.store.read_seqs(newest)
+    items = workspace.store.read_seqs(newest)
     return [
         shown_id(items[seq].item_id, scope_label(items[seq])) + f"@{items[seq].version}"
         for seq in newest

@@ -188,10 +188,10 @@ def _stage_asset(
     def build_stage(  # pyright: ignore[reportUnknownParameterType]
         session: dg.ResourceParam[BuildSession],
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
-        with session.step(stage.key.to_user_string()) as pipeline:
-            result = stage.run(pipeline)
-            checks = stage_check_results(stage.name, pipeline)
-            pin = index_pin(pipeline.layout) if stage.pool == ARTIFACT_POOL else None
+        with session.step(stage.key.to_user_string()):
+            result = stage.run(session.pipeline)
+            checks = stage_check_results(stage.name, session.pipeline)
+            pin = index_pin(session.workspace.layout) if stage.pool == ARTIFACT_POOL else None
         session.stages[stage.name] = result
         return dg.MaterializeResult(
             data_version=dg.DataVersion(result.data_version),

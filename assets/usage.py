@@ -69,8 +69,8 @@ def _daily_exposure(start: date) -> dg.AssetsDefinition:
         from ctx_pipeline.building.exposure import roll_up_day
 
         day = date.fromisoformat(dg.AssetExecutionContext.get().partition_key)
-        with project.pipeline() as pipeline:
-            done = roll_up_day(pipeline.layout.derived, pipeline.ledger, day)
+        with project.workspace() as workspace:
+            done = roll_up_day(workspace.layout.derived, workspace.ledger, day)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(done.digest),
             metadata={

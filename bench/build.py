@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 
 from bench.synthetic import WORDS_EN, WORDS_ZH
 from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.refresh import refresh_source
+from ctx_pipeline.workspace import Workspace
 
 STAGES = (
     "discovered_items",
@@ -155,19 +157,19 @@ def edit_project(home: Path, documents: int, memories: int) -> None:
 
 def count_items(home: Path) -> int:
     """Return how many items the sources have."""
-    with Pipeline(home) as pipeline:
-        return sum(source.items for source in pipeline.ledger.sources().values())
+    with Workspace.open(home) as workspace:
+        return sum(source.items for source in workspace.ledger.sources().values())
 
 
 def build(home: Path) -> tuple[dict[str, tuple[float, float]], int, str]:
     """Build once; return (wall, CPU) seconds by step, how many texts were embedded, and the artifact's hash."""
     took: dict[str, tuple[float, float]] = {}
     digest = ""
-    with Pipeline(home) as pipeline:
-        pipeline.__dict__["embedder"] = SyntheticEmbedder()
+    with Workspace.open(home, embedder=SyntheticEmbedder()) as workspace:
+        pipeline = Pipeline(workspace)
         steps = [
-            (f"sources/{s.name}", lambda s=s: pipeline.refresh_source(s.name))
-            for s in pipeline.config.sources
+            (f"sources/{s.name}", lambda s=s: refresh_source(workspace, s.name))
+            for s in workspace.config.sources
         ]
         steps += [(f"stages/{stage}", getattr(pipeline, stage)) for stage in STAGES]
         for name, step in steps:

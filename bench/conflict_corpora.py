@@ -12,9 +12,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.index.artifact import Layout, read_pointer, read_table
-from testing.artifacts import ANA, NOW, build_index, open_pipeline, open_project
+from testing.artifacts import ANA, NOW, build_index, open_project, open_workspace
 from testing.corpora_project import DATABASES, MANIFESTS, make_database, write_faq
 
 JUDGED = 100
@@ -24,9 +25,9 @@ SCENARIOS = ("customer", "finance", "healthcare", "notetaker", "student")
 def run_corpora(home: Path, corpora: Path, out: Path, seed: int) -> None:
     """Build the project, ask, and write at most `JUDGED` conflicts with both texts to `out`."""
     _write_project(home, corpora)
-    with open_pipeline(home) as pipeline:
-        for source in pipeline.config.sources:
-            report = pipeline.refresh_source(source.name)
+    with open_workspace(home) as workspace:
+        for source in workspace.config.sources:
+            report = refresh_source(workspace, source.name)
             print(f"{source.name:<20}{report.items:>6} items {len(report.errors):>4} errors")
     build_index(home)
     found = list(_reported(home, corpora, seed))

@@ -28,10 +28,14 @@ from typing import Any
 import numpy as np
 import sqlglot
 
+from ctx_pipeline.building.generation import current_generation
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.contracts import ContextRequest, Identity, Task
+from ctx_pipeline.index.history import published_generation
 from ctx_pipeline.orchestration.publish import DefinitionFile, publish
 from ctx_pipeline.project import ContextProject
-from testing.artifacts import STAGES, WordEmbedder, open_pipeline, write_config
+from ctx_pipeline.workspace import Workspace
+from testing.artifacts import STAGES, WordEmbedder, open_workspace, write_config
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CORPORA = Path(os.environ.get("CTX_CORPORA", REPOSITORY.parent / "shared" / "corpora"))
@@ -129,15 +133,14 @@ class Replay:
 
 def open_reader(home: Path) -> ContextProject:
     """Open the project with an embedder that costs nothing."""
-    project = ContextProject.open(home)
-    project.__dict__["embedder"] = WordEmbedder()
-    return project
+    return ContextProject(Workspace.open(home, embedder=WordEmbedder()))
 
 
 def absorb(home: Path, at: datetime) -> None:
     """Run what the sensor's run runs: the stages, when the record has moved past the artifact."""
-    with open_pipeline(home, at) as pipeline:
-        if pipeline.generation() != pipeline.published_generation():
+    with open_workspace(home, at) as workspace:
+        if current_generation(workspace) != published_generation(workspace.layout):
+            pipeline = Pipeline(workspace)
             for stage in STAGES:
                 getattr(pipeline, stage)()
 

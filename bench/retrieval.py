@@ -36,6 +36,7 @@ from bench.retrieval_sets import (
     unit_ranking,
 )
 from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.config.profiles import model_profile
 from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Task, resolve_policy
 from ctx_pipeline.engine import ranked
@@ -59,6 +60,7 @@ from ctx_pipeline.stages.call import Call
 from ctx_pipeline.stages.candidates import Judged
 from ctx_pipeline.stages.discover import serve as discover
 from ctx_pipeline.stages.discover.queries import Query, plan_queries
+from ctx_pipeline.workspace import Workspace
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 WHO = Identity(principal="bench", tenant=TENANT, groups=())
@@ -143,14 +145,14 @@ class Built:
     def __init__(self, pool: Pool, embedder: CachedEmbedder) -> None:
         self.pool, self.embedder = pool, embedder
         _write_config(pool)
-        with Pipeline(pool.home, clock=lambda: AT) as pipeline:
-            pipeline.__dict__["embedder"] = embedder
-            reports = [pipeline.refresh_source(source.name) for source in pool.sources]
+        with Workspace.open(pool.home, clock=lambda: AT, embedder=embedder) as workspace:
+            pipeline = Pipeline(workspace)
+            reports = [refresh_source(workspace, source.name) for source in pool.sources]
             for stage in STAGES:
                 getattr(pipeline, stage)()
             self.errors = [error for report in reports for error in report.errors]
-            sequences = pipeline.store.scan_keys().column("seq").to_pylist()
-            stored = pipeline.store.read_seqs(sequences)
+            sequences = workspace.store.scan_keys().column("seq").to_pylist()
+            stored = workspace.store.read_seqs(sequences)
         self.stored = [stored[number] for number in sorted(stored)]
         self._project = ContextProject.open(pool.home)
 

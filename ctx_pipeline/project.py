@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ctx_pipeline.building.exposure import shown_counts
 from ctx_pipeline.config.profiles import model_profile
-from ctx_pipeline.config.settings import LoadedConfig, load_config
 from ctx_pipeline.contracts import (
     ContextDecisionTrace,
     ContextPack,
@@ -29,7 +28,6 @@ from ctx_pipeline.contracts import (
 )
 from ctx_pipeline.engine import Engine, GateRefusal
 from ctx_pipeline.errors import CtxError, InvalidRequest, NotPermitted
-from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.inspection.freshness import ProjectStatus, project_status, stale_items
 from ctx_pipeline.inspection.items import (
     ItemRow,
@@ -48,7 +46,7 @@ from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages.call import Call
 from ctx_pipeline.stages.discover.period_fiscal import Calendar
 from ctx_pipeline.text import canonical_json, repair_json
-from ctx_pipeline.workspace import open_ledger
+from ctx_pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,11 +70,11 @@ class ContextProject:
     process; a surface that serves others always passes the caller's.
     """
 
-    def __init__(self, loaded: LoadedConfig) -> None:
-        self.loaded = loaded
-        self.config = loaded.config
-        self.home: Path = loaded.home
-        self.policy: ContextPolicy = loaded.config.policy_contract()
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.config = workspace.config
+        self.home: Path = workspace.home
+        self.policy: ContextPolicy = workspace.config.policy_contract()
         self._engine = Engine(self._embed_query, lambda: self.reranker)
         self._lock = threading.Lock()
 
@@ -89,13 +87,12 @@ class ContextProject:
         Raises:
             ConfigError: there is no `ctx.toml`, or it is wrong.
         """
-        return cls(load_config(Path(home).resolve(), overrides=overrides))
+        return cls(Workspace.open(home, overrides=overrides))
 
     def close(self) -> None:
         """Commit what is queued and release everything. Idempotent."""
         with self._lock:
-            if "ledger" in self.__dict__:
-                self.ledger.close()
+            self.workspace.close()
             if (guard := self.__dict__.get("_guard")) is not None:
                 guard.close()
 
@@ -110,10 +107,10 @@ class ContextProject:
     ) -> None:
         self.close()
 
-    @cached_property
+    @property
     def ledger(self) -> Ledger:
         """The project's record of snapshots, lifecycle and overlay."""
-        return open_ledger(self.home, self.config.ledger)
+        return self.workspace.ledger
 
     @cached_property
     def _guard(self) -> PolicyGuard | None:
@@ -131,19 +128,17 @@ class ContextProject:
             guard=self._guard,
         )
 
-    @cached_property
+    @property
     def embedder(self) -> Embedder:
         """The embedder that queries are embedded with."""
-        from ctx_pipeline.index.embedder import load_embedder
-
-        return load_embedder(self.loaded.embedder_model)
+        return self.workspace.embedder
 
     @cached_property
     def reranker(self) -> Reranker | None:
         """What looks again at the best candidates; None unless `[engine] reranker` names a model."""
         from ctx_pipeline.index.reranker import load_reranker
 
-        named = self.loaded.reranker_model
+        named = self.workspace.loaded.reranker_model
         return None if named is None else load_reranker(named)
 
     def _embed_query(self, text: str) -> NDArray[np.float32]:
@@ -308,7 +303,7 @@ class ContextProject:
             source=source,
             limit=limit,
             encoding=self._encoding,
-            shown=shown_counts(Layout(self.home).derived, self.ledger, viewer.tenant),
+            shown=shown_counts(self.workspace.layout.derived, self.ledger, viewer.tenant),
         )
 
     def tools(
@@ -459,7 +454,7 @@ class ContextProject:
         except CtxError:
             # Nothing is built, or what is built is damaged: other commands say so, and the sources have a state still.
             stale = None
-        return project_status(self.loaded, self.ledger, moment, stale)
+        return project_status(self.workspace.loaded, self.ledger, moment, stale)
 
 
 def _aware(moment: datetime | None) -> datetime:

@@ -1,4 +1,4 @@
-"""What building and serving both open of a project: the ledger that its store and artifacts belong to.
+"""A project, opened: what building it and serving it both stand on.
 
 What is retired, revoked, quarantined or forgotten stands in the ledger alone. A store beside an empty
 ledger would be served whole again. So a mark in `.ctx/state` and the pointer of the artifact say which
@@ -11,25 +11,117 @@ import json
 import os
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from datetime import datetime
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from ctx_pipeline.errors import Corrupt, CtxError
+from ctx_pipeline.config.settings import LoadedConfig, SourceConfig, load_config
+from ctx_pipeline.errors import Corrupt, CtxError, NotFound
 from ctx_pipeline.index.artifact import Layout, read_pointer
 from ctx_pipeline.machine_faults import typed_system_errors
+from ctx_pipeline.times import utc_now
 
 if TYPE_CHECKING:
     from ctx_pipeline.config.settings import LedgerSection
+    from ctx_pipeline.index.embedder import Embedder
+    from ctx_pipeline.index.store import Store
     from ctx_pipeline.ledger import Ledger
 
 MARK = "record.json"
 """In `.ctx/state`: which ledger this record belongs to, and up to which entry of the overlay it is known to go."""
 
 NOT_THERE = "there is none"
+
+
+class Workspace:
+    """One project's folder, settings, store, ledger, embedder and clock. Cheap to open: parts open when first used.
+
+    `embedder` takes the place of the one that `ctx.toml` names. Close it, or use `with`, to release the ledger.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedConfig,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        embedder: Embedder | None = None,
+    ) -> None:
+        self.loaded = loaded
+        self.config = loaded.config
+        self.home: Path = loaded.home
+        self.layout = Layout(self.home)
+        self.clock = clock
+        self._embedder = embedder
+
+    @classmethod
+    def open(
+        cls,
+        home: str | Path,
+        *,
+        overrides: Mapping[str, object] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        embedder: Embedder | None = None,
+    ) -> Workspace:
+        """Open the project at `home`; `overrides` go over the keys of its `ctx.toml`.
+
+        Raises:
+            ConfigError: there is no `ctx.toml`, or it is wrong.
+        """
+        loaded = load_config(Path(home).resolve(), overrides=overrides)
+        return cls(loaded, clock=clock, embedder=embedder)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The record of snapshots, lifecycle and overlay; opened as `open_ledger` says."""
+        return open_ledger(self.home, self.config.ledger)
+
+    @cached_property
+    def store(self) -> Store:
+        """The item store."""
+        from ctx_pipeline.index.store import Store
+
+        return Store.of_project(self.home)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """What documents and queries are embedded with."""
+        from ctx_pipeline.index.embedder import load_embedder
+
+        return self._embedder or load_embedder(self.loaded.embedder_model)
+
+    def source(self, name: str) -> SourceConfig:
+        """Return a configured source.
+
+        Raises:
+            NotFound: `ctx.toml` has none of that name.
+        """
+        for source in self.config.sources:
+            if source.name == name:
+                return source
+        raise NotFound(
+            f"no source {name!r}", where="ctx.toml", fix="add a [[sources]] entry with this name"
+        )
+
+    def close(self) -> None:
+        """Commit what is queued and release the ledger. Idempotent."""
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 def state_folder(home: Path) -> Path:

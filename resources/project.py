@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.project import ContextProject
+    from ctx_pipeline.workspace import Workspace
 
 
 class ContextProjectResource(dg.ConfigurableResource[None]):
@@ -24,8 +23,8 @@ class ContextProjectResource(dg.ConfigurableResource[None]):
 
         return ContextProject.open(self.home)
 
-    def pipeline(self) -> Pipeline:
-        """Open the project's build half. Close it, or use `with`."""
-        from ctx_pipeline.building.pipeline import Pipeline
+    def workspace(self) -> Workspace:
+        """Open what building stands on: settings, store and ledger. Close it, or use `with`."""
+        from ctx_pipeline.workspace import Workspace
 
-        return Pipeline(Path(self.home))
+        return Workspace.open(self.home)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ctx_pipeline.building.progress import BuildProgress
     from ctx_pipeline.building.stage_result import StageResult
     from ctx_pipeline.contracts import SourceReport
+    from ctx_pipeline.workspace import Workspace
 
 RUN_LOCK_SECONDS = 3_600.0
 """How long a launched run waits for the build before it."""
@@ -40,20 +41,25 @@ class BuildSession:
     unread: set[str] = field(default_factory=set[str])
     """Steps of sources of which nothing could be read."""
 
+    @property
+    def workspace(self) -> Workspace:
+        """The project that the run writes to."""
+        return self.pipeline.workspace
+
     @contextmanager
-    def step(self, asset: str) -> Generator[Pipeline]:
+    def step(self, asset: str) -> Generator[None]:
         """Tell of one asset's work, and keep what it raises: Dagster keeps only its text.
 
         A typed error fails the step with its code; the step is tried again only when that can help.
         """
         self.progress.started(asset)
         try:
-            yield self.pipeline
+            yield
         except Exception as raised:  # an asset may raise anything
             typed = (
                 raised
                 if isinstance(raised, CtxError)
-                else system_error(raised, self.pipeline.home / ".ctx")
+                else system_error(raised, self.workspace.home / ".ctx")
             )
             self.errors[asset] = typed or raised
             if typed is None:
@@ -118,9 +124,10 @@ def _acquire(lock: FileLock, timeout: float, on_wait: Callable[[], None] | None)
 def open_session(home: Path, progress: BuildProgress) -> Generator[BuildSession]:
     """Open a build session on a project whose build lock is held."""
     from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.workspace import Workspace
 
-    with Pipeline(home, progress=progress.advanced) as pipeline:
-        yield BuildSession(pipeline, progress)
+    with Workspace.open(home) as workspace:
+        yield BuildSession(Pipeline(workspace, progress=progress.advanced), progress)
 
 
 def session_resource(

@@ -43,8 +43,8 @@ def evictions(
     if not (Path(project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
     try:
-        with project.pipeline() as pipeline:
-            sweep = record_evictions(pipeline, cursor=context.cursor or "")
+        with project.workspace() as workspace:
+            sweep = record_evictions(workspace, cursor=context.cursor or "")
     except (Corrupt, Unavailable) as problem:
         # The cursor stays: the first tick after the mending goes on from there.
         return dg.SkipReason(

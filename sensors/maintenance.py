@@ -16,7 +16,7 @@ from ctx_pipeline.resources import ContextProjectResource, build_lock
 from ctx_pipeline.resources.retention import is_own_instance, prune_events, prune_runs
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.workspace import Workspace
 
 MINIMUM_INTERVAL_SECONDS = 600
 EVENTS_KEPT = timedelta(days=30)
@@ -40,18 +40,18 @@ def maintenance(
     """Do what is due."""
     if not (Path(project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
-    with project.pipeline() as pipeline:
-        done = [*_tidy(pipeline), *_prune(context, pipeline)]
+    with project.workspace() as workspace:
+        done = [*_tidy(workspace), *_prune(context, workspace)]
     return dg.SkipReason("; ".join(done) if done else "nothing was due")
 
 
-def _tidy(pipeline: Pipeline) -> Iterator[str]:
+def _tidy(workspace: Workspace) -> Iterator[str]:
     from ctx_pipeline.errors import Unavailable
     from ctx_pipeline.lifecycle.maintenance import tidy
 
     try:
-        with build_lock(pipeline.home, 0.0):
-            upkeep = tidy(pipeline)
+        with build_lock(workspace.home, 0.0):
+            upkeep = tidy(workspace)
     except Unavailable as busy:
         yield f"store and artifacts were left alone ({busy.stable_code})"
         return
@@ -65,16 +65,16 @@ def _tidy(pipeline: Pipeline) -> Iterator[str]:
         yield f"artifacts were left alone: what is published cannot be read ({upkeep.problem})"
 
 
-def _prune(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> Iterator[str]:
+def _prune(context: dg.SensorEvaluationContext, workspace: Workspace) -> Iterator[str]:
     from ctx_pipeline.lifecycle.maintenance import forget_snapshots
 
-    if snapshots := forget_snapshots(pipeline):
+    if snapshots := forget_snapshots(workspace):
         yield f"{snapshots} snapshots past their time deleted"
     instance = context.instance
-    if not is_own_instance(instance, pipeline.home):
+    if not is_own_instance(instance, workspace.home):
         yield "runs and events were left alone: this Dagster instance is not the project's own"
         return
-    if runs := prune_runs(instance, keep=pipeline.config.retention.runs):
+    if runs := prune_runs(instance, keep=workspace.config.retention.runs):
         yield f"{runs} old runs removed"
-    if events := prune_events(instance, pipeline.clock() - EVENTS_KEPT):
+    if events := prune_events(instance, workspace.clock() - EVENTS_KEPT):
         yield f"{events} old events removed"

@@ -19,9 +19,9 @@ from ctx_pipeline.assets.sources import LOOK, source_key
 from ctx_pipeline.resources import ContextProjectResource
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.config.settings import SourceConfig
     from ctx_pipeline.sources.fingerprint import Fingerprint
+    from ctx_pipeline.workspace import Workspace
 
 MINIMUM_INTERVAL_SECONDS = 30
 SETTLED_SECONDS = 10
@@ -99,8 +99,8 @@ def source_changes(
     if not (Path(project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
     seen = _read_cursor(context.cursor)
-    with project.pipeline() as pipeline:
-        tick = _look(context.instance, pipeline, seen)
+    with project.workspace() as workspace:
+        tick = _look(context.instance, workspace, seen)
     cursor = json.dumps(
         {"looks": seen.looks, "next": seen.next}, ensure_ascii=False, sort_keys=True
     )
@@ -112,19 +112,19 @@ def source_changes(
     return dg.SensorResult(run_requests=[_request(tick.changed)], cursor=cursor)
 
 
-def _look(instance: dg.DagsterInstance, pipeline: Pipeline, seen: _Seen) -> _Tick:
+def _look(instance: dg.DagsterInstance, workspace: Workspace, seen: _Seen) -> _Tick:
     from ctx_pipeline.sources.fingerprint import source_fingerprint
 
     tick, started = _Tick(), time.monotonic()
-    now = pipeline.clock()
-    sources = list(_from(pipeline.config.sources, seen.next))
+    now = workspace.clock()
+    sources = list(_from(workspace.config.sources, seen.next))
     seen.next = ""
     for number, source in enumerate(sources):
         if time.monotonic() - started > TICK_SECONDS:
             seen.next, tick.late = source.name, len(sources) - number
             break
         last = instance.get_latest_materialization_event(source_key(source.name))
-        look = source_fingerprint(source, pipeline.home)
+        look = source_fingerprint(source, workspace.home)
         if last is None or last.asset_materialization is None or look is None:
             tick.unknown += 1
             continue

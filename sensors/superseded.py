@@ -13,13 +13,15 @@ import dagster as dg
 
 from ctx_pipeline.assets.sources import source_key
 from ctx_pipeline.assets.stages import STAGES
+from ctx_pipeline.building.generation import current_generation
+from ctx_pipeline.index.history import built_generation
 from ctx_pipeline.resources import ContextProjectResource, build_lock
 from ctx_pipeline.sensors.agreement import built_from_others, unseen_sources
 from ctx_pipeline.text import canonical_json, short_hash
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.index.artifact import Generation
+    from ctx_pipeline.workspace import Workspace
 
 MINIMUM_INTERVAL_SECONDS = 30
 GENERATION_TAG = "ctx/generation"
@@ -45,27 +47,29 @@ def superseded_versions(
     """Request a run when the artifact is behind."""
     if not (Path(project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
-    with project.pipeline() as pipeline:
-        request, reason = _request(context, pipeline)
+    with project.workspace() as workspace:
+        request, reason = _request(context, workspace)
     if request is None:
         return dg.SensorResult(skip_reason=dg.SkipReason(reason))
     return dg.SensorResult(run_requests=[request])
 
 
 def _request(
-    context: dg.SensorEvaluationContext, pipeline: Pipeline
+    context: dg.SensorEvaluationContext, workspace: Workspace
 ) -> tuple[dg.RunRequest | None, str]:
     """Return a run request, or None and the reason."""
-    if pipeline.store.max_seq() == 0:
+    if workspace.store.max_seq() == 0:
         return None, "no source has been read yet"
-    generation = pipeline.generation()
-    unseen = unseen_sources(context.instance, pipeline)
-    lagging = [*unseen, *built_from_others(context.instance, pipeline)]
-    if generation == _built(pipeline) and not lagging:
+    generation = current_generation(workspace)
+    unseen = unseen_sources(context.instance, workspace)
+    lagging = [*unseen, *built_from_others(context.instance, workspace)]
+    if generation == _built(workspace) and not lagging:
         return None, f"the artifact is up to date (generation {generation.name})"
-    if _is_building(pipeline.home):
+    if _is_building(workspace.home):
         return None, "a build is running"
-    state = generation.name if generation != _built(pipeline) else _reading_state(pipeline, lagging)
+    state = (
+        generation.name if generation != _built(workspace) else _reading_state(workspace, lagging)
+    )
     runs = context.instance.get_runs(
         dg.RunsFilter(tags={GENERATION_TAG: state}), limit=MAX_ATTEMPTS
     )
@@ -88,25 +92,25 @@ def _request(
     )
 
 
-def _reading_state(pipeline: Pipeline, sources: Sequence[str]) -> str:
+def _reading_state(workspace: Workspace, sources: Sequence[str]) -> str:
     """Return a name for what the graph does not show yet of an artifact that is up to date."""
-    readings = pipeline.ledger.sources()
+    readings = workspace.ledger.sources()
     known = sorted((name, readings[name].fingerprint) for name in {*sources} if name in readings)
-    return short_hash(canonical_json([pipeline.generation().name, known]), 16)
+    return short_hash(canonical_json([current_generation(workspace).name, known]), 16)
 
 
-def _built(pipeline: Pipeline) -> Generation | None:
+def _built(workspace: Workspace) -> Generation | None:
     """Return what the newest build was made from; None where nothing that can be served is published."""
     from ctx_pipeline.errors import Corrupt, Unavailable
     from ctx_pipeline.index.artifact import read_pointer
 
     try:
-        pointer = read_pointer(pipeline.layout)
+        pointer = read_pointer(workspace.layout)
         if pointer is None or not _is_there(
-            pipeline.layout.artifacts / pointer["artifact"], pinned="pin" in pointer
+            workspace.layout.artifacts / pointer["artifact"], pinned="pin" in pointer
         ):
             return None
-        return pipeline.built_generation()
+        return built_generation(workspace.layout)
     except (Corrupt, Unavailable):
         return None
 

@@ -27,6 +27,7 @@ from ctx_pipeline.contracts import (
 from ctx_pipeline.index.store import Store, StoredItem
 from ctx_pipeline.ledger import Ledger, OverlayEntry
 from ctx_pipeline.project import ContextProject
+from ctx_pipeline.workspace import Workspace
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 STAGES = (
@@ -137,8 +138,8 @@ def store_items(home: Path, items: Sequence[ContextItem], at: datetime = NOW) ->
     """Record item versions, in order."""
     if not items:
         return
-    with Pipeline(home) as pipeline:
-        first = pipeline.ledger.reserve(len(items))
+    with Workspace.open(home) as workspace:
+        first = workspace.ledger.reserve(len(items))
         Store.of_project(home).append(
             [StoredItem.from_item(item, first + n, at) for n, item in enumerate(items)]
         )
@@ -156,7 +157,8 @@ def store_keys(items: Sequence[ContextItem], at: datetime = NOW) -> pa.Table:
 
 def build_index(home: Path) -> tuple[str, int]:
     """Run the stages of the build; return the artifact's content hash and how many texts were embedded."""
-    with open_pipeline(home) as pipeline:
+    with open_workspace(home) as workspace:
+        pipeline = Pipeline(workspace)
         results = [getattr(pipeline, stage)() for stage in STAGES]
         return results[-1].data_version, pipeline.embedded
 
@@ -175,18 +177,14 @@ def make_project(
     return home
 
 
-def open_pipeline(home: Path, at: datetime = NOW) -> Pipeline:
-    """Open a project for building, with the embedder of the tests."""
-    pipeline = Pipeline(home, clock=lambda: at)
-    pipeline.__dict__["embedder"] = WordEmbedder()
-    return pipeline
+def open_workspace(home: Path, at: datetime = NOW) -> Workspace:
+    """Open a project, with the embedder of the tests."""
+    return Workspace.open(home, clock=lambda: at, embedder=WordEmbedder())
 
 
 def open_project(home: Path) -> ContextProject:
     """Open a project for serving, with the embedder of the tests."""
-    project = ContextProject.open(home)
-    project.__dict__["embedder"] = WordEmbedder()
-    return project
+    return ContextProject(open_workspace(home))
 
 
 def overlay(

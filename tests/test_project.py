@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.contracts import (
     ContextPack,
     ContextRequest,
@@ -37,8 +38,8 @@ from testing.artifacts import (
     build_index,
     make_item,
     make_project,
-    open_pipeline,
     open_project,
+    open_workspace,
     overlay,
     store_items,
     write_config,
@@ -102,9 +103,9 @@ def test_a_replay_survives_edits_rebuilds_and_the_loss_of_everything_derived(tmp
         (tmp_path / folder).write_text(text, encoding="utf-8")
 
     def refresh() -> None:
-        with open_pipeline(tmp_path) as pipeline:
-            for source in pipeline.config.sources:
-                pipeline.refresh_source(source.name)
+        with open_workspace(tmp_path) as workspace:
+            for source in workspace.config.sources:
+                refresh_source(workspace, source.name)
         build_index(tmp_path)
 
     refresh()
@@ -338,8 +339,8 @@ def test_an_artifact_depends_on_what_is_stored_and_not_on_the_order_or_time_of_w
     one = make_project(tmp_path / "one", items)
     two = make_project(tmp_path / "two", items[:3])
     store_items(two, items[3:])
-    with open_pipeline(two) as pipeline:
-        pipeline.store.optimize()
+    with open_workspace(two) as workspace:
+        workspace.store.optimize()
     assert build_index(two)[0] == build_index(one)[0]
 
 
@@ -425,10 +426,14 @@ def test_history_leaves_out_versions_that_may_not_be_seen(tmp_path: Path):
     from ctx_pipeline.building.ingest import refresh
     from ctx_pipeline.sources import SourceReading
 
-    with open_pipeline(tmp_path) as pipeline:
-        source = pipeline.source("handbook")
+    with open_workspace(tmp_path) as workspace:
+        source = workspace.source("handbook")
         refresh(
-            source, SourceReading((open_one, closed), (), ()), pipeline.store, pipeline.ledger, NOW
+            source,
+            SourceReading((open_one, closed), (), ()),
+            workspace.store,
+            workspace.ledger,
+            NOW,
         )
     build_index(tmp_path)
     with open_project(tmp_path) as project:

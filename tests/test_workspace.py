@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.errors import Corrupt, CtxError, NotFound
 from ctx_pipeline.index.artifact import Layout
@@ -17,14 +17,15 @@ from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.lifecycle.retire import retire_item
 from ctx_pipeline.orchestration.doctor import diagnose
 from ctx_pipeline.orchestration.publish import check
+from ctx_pipeline.workspace import Workspace
 from testing.artifacts import (
     ANA,
     NOW,
     build_index,
     make_item,
     make_project,
-    open_pipeline,
     open_project,
+    open_workspace,
     write_config,
 )
 from testing.postgres_server import Server
@@ -41,8 +42,8 @@ Damage = Callable[[Path], None]
 def project_of(folder: Path, head: str = "") -> Path:
     """A project in which a person has retired one of two documents after the build."""
     home = make_project(folder, ITEMS, head=IDENTITY + head)
-    with open_pipeline(home) as pipeline:
-        retire_item(pipeline, SECRET, reason="leaked")
+    with open_workspace(home) as workspace:
+        retire_item(workspace, SECRET, reason="leaked")
     return home
 
 
@@ -113,10 +114,10 @@ def codes(home: Path) -> dict[str, str]:
         "snapshots": lambda: open_project(home).snapshots(identity=ANA),
         "status": lambda: open_project(home).status(at=NOW),
         "build": lambda: build_index(home),
-        "refresh": lambda: open_pipeline(home).refresh_source("handbook"),
+        "refresh": lambda: refresh_source(open_workspace(home), "handbook"),
     }
     if (state(home) / "store").exists():
-        ways["retire"] = lambda: retire_item(open_pipeline(home), OPEN, reason="old")
+        ways["retire"] = lambda: retire_item(open_workspace(home), OPEN, reason="old")
     found: dict[str, str] = {}
     for name, way in ways.items():
         with pytest.raises(CtxError) as refused:
@@ -162,8 +163,8 @@ def test_a_ledger_of_before_a_retirement_is_refused_although_the_index_is_as_old
     with Ledger.open(state(home) / "ledger.db") as ledger:
         ledger.flush()
     shutil.copy(state(home) / "ledger.db", older)
-    with open_pipeline(home) as pipeline:
-        retire_item(pipeline, SECRET, reason="leaked")
+    with open_workspace(home) as workspace:
+        retire_item(workspace, SECRET, reason="leaked")
     delete(home)
     shutil.copy(older, state(home) / "ledger.db")
     assert set(codes(home).values()) == {"ledger_behind"}
@@ -190,8 +191,8 @@ def test_who_moves_the_record_away_begins_anew(tmp_path: Path):
     (home / "docs").mkdir()
     (home / "docs" / "a.md").write_text("# Refunds\n\nTwo days. 两天。\n", encoding="utf-8")
     for _ in range(2):
-        with open_pipeline(home) as pipeline:
-            assert pipeline.refresh_source("docs").items == 1
+        with open_workspace(home) as workspace:
+            assert refresh_source(workspace, "docs").items == 1
         build_index(home)
         with open_project(home) as project:
             assert len(project.items(identity=ANA)) == 1
@@ -207,8 +208,8 @@ def test_a_new_project_and_one_that_has_lost_an_empty_record_begin_without_a_wor
         assert (
             next(each for each in diagnose(tmp_path).checks if each.name == "ledger").state == "ok"
         )
-        with Pipeline(tmp_path) as pipeline:
-            assert pipeline.ledger.overlay_sequence() == 0
+        with Workspace.open(tmp_path) as workspace:
+            assert workspace.ledger.overlay_sequence() == 0
         delete(tmp_path)
 
 

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.building.audit import Finding
-from ctx_pipeline.building.ingest import Record, Stored, read_record
+from ctx_pipeline.building.source_record import Record, Stored, read_record
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.tools import ToolDrift, diff, lint
 from ctx_pipeline.tools.definition import read_content

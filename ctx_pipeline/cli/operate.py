@@ -50,10 +50,10 @@ def retire(
     It is hidden from the next request on, before any rebuild, and stays in the record. An item that a person retired
     comes back with --undo alone; one that its source lost comes back with its source.
     """
-    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.cli.tables import retire_view
     from ctx_pipeline.errors import InvalidRequest
     from ctx_pipeline.lifecycle.retire import restore_item, retire_item, retire_source
+    from ctx_pipeline.workspace import Workspace
 
     if (item_id is None) == (source is None):
         raise InvalidRequest(
@@ -69,16 +69,16 @@ def retire(
             fix="name the item, or leave them out",
             code="usage",
         )
-    with Pipeline(run.home) as pipeline:
+    with Workspace.open(run.home) as workspace:
         if source is not None:
-            report = retire_source(pipeline, source, confirmed=yes)
+            report = retire_source(workspace, source, confirmed=yes)
         elif undo:
             report = restore_item(
-                pipeline, item_id or "", version=version, tenant=tenant, reason=reason or ""
+                workspace, item_id or "", version=version, tenant=tenant, reason=reason or ""
             )
         else:
             report = retire_item(
-                pipeline, item_id or "", version=version, tenant=tenant, reason=reason or ""
+                workspace, item_id or "", version=version, tenant=tenant, reason=reason or ""
             )
     if run.as_json:
         run.emit(report)
@@ -140,14 +140,15 @@ def index_rollback(
     Builds go on and keep what they make; it is served after `ctx index unpin`. What was retired, forgotten or revoked
     since stays so. An artifact built under other settings, or one that shows what has been closed since, is refused.
     """
-    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.building.generation import current_generation
     from ctx_pipeline.cli.tables import index_change_view
     from ctx_pipeline.index.history import roll_back
+    from ctx_pipeline.workspace import Workspace
 
-    with Pipeline(run.home) as pipeline:
-        today, now = pipeline.generation(), pipeline.clock()
+    with Workspace.open(run.home) as workspace:
+        today, now = current_generation(workspace), workspace.clock()
         change = roll_back(
-            pipeline.layout, today, pipeline.store, at=now, artifact=artifact, reason=reason
+            workspace.layout, today, workspace.store, at=now, artifact=artifact, reason=reason
         )
     if run.as_json:
         run.emit(change)

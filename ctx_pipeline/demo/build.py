@@ -45,15 +45,19 @@ def _looks(home: Path) -> dict[str, str] | None:
 
 def _state(home: Path) -> str | None:
     """Return what the built demo is made from, as one text; None when it has to be built."""
-    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.building.generation import current_generation
     from ctx_pipeline.index.artifact import read_pointer
+    from ctx_pipeline.index.history import published_generation
+    from ctx_pipeline.workspace import Workspace
 
     try:
-        with Pipeline(home) as pipeline:
-            pointer = read_pointer(pipeline.layout)
-            if pointer is None or pipeline.published_generation() != pipeline.generation():
+        with Workspace.open(home) as workspace:
+            pointer = read_pointer(workspace.layout)
+            if pointer is None or published_generation(workspace.layout) != current_generation(
+                workspace
+            ):
                 return None
-            if not (pipeline.layout.artifacts / pointer["artifact"] / "manifest.json").is_file():
+            if not (workspace.layout.artifacts / pointer["artifact"] / "manifest.json").is_file():
                 return None
             looks = _looks(home)
     except CtxError:

@@ -121,6 +121,12 @@ def _pin(pointer: dict[str, Any] | None) -> IndexPin | None:
     )
 
 
+def published_generation(layout: Layout) -> Generation | None:
+    """Return what the published artifact is made from; None when nothing is published."""
+    pointer = read_pointer(layout)
+    return None if pointer is None else Generation(**pointer["generation"])
+
+
 def built_generation(layout: Layout) -> Generation | None:
     """Return what the newest build was made from: the one that is served, unless the index is pinned."""
     pointer = read_pointer(layout)

@@ -13,7 +13,7 @@ from ctx_pipeline.index.artifact import Layout, prune_artifacts, read_pointer
 from ctx_pipeline.index.store import MAX_FRAGMENTS
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.workspace import Workspace
 
 LEFTOVER_AGE = timedelta(hours=1)
 """A temporary file that nobody has written to for so long is one of a process that was killed."""
@@ -37,19 +37,19 @@ class Upkeep:
     """Code of what keeps the published artifact from being known; then no artifact and no leftover was touched."""
 
 
-def tidy(pipeline: Pipeline) -> Upkeep:
+def tidy(workspace: Workspace) -> Upkeep:
     """Merge a fragmented store, remove old artifacts and what dead builds left. Call it holding the build lock.
 
     Raises:
         Unavailable: the store has another writer, or the disk is full.
     """
-    fragments = pipeline.store.fragments()
+    fragments = workspace.store.fragments()
     if fragments > MAX_FRAGMENTS:
-        pipeline.store.optimize()
+        workspace.store.optimize()
     merged = fragments > MAX_FRAGMENTS
     try:
-        leftovers = remove_leftovers(pipeline.layout, pipeline.clock())
-        artifacts = prune_artifacts(pipeline.layout, pipeline.config.artifact.keep)
+        leftovers = remove_leftovers(workspace.layout, workspace.clock())
+        artifacts = prune_artifacts(workspace.layout, workspace.config.artifact.keep)
     except (Corrupt, Unavailable) as unknown:
         return Upkeep(merged, fragments, 0, 0, unknown.stable_code)
     return Upkeep(merged, fragments, artifacts, leftovers)
@@ -87,11 +87,11 @@ def remove_leftovers(layout: Layout, now: datetime) -> int:
     return len(old)
 
 
-def forget_snapshots(pipeline: Pipeline, *, limit: int = PRUNED_SNAPSHOTS) -> int:
+def forget_snapshots(workspace: Workspace, *, limit: int = PRUNED_SNAPSHOTS) -> int:
     """Delete snapshots past `[retention] snapshots`, at most `limit`; return how many. 0 where no age is set."""
-    age = pipeline.config.retention.snapshots
+    age = workspace.config.retention.snapshots
     return (
-        0 if age is None else pipeline.ledger.prune_snapshots(pipeline.clock() - age, limit=limit)
+        0 if age is None else workspace.ledger.prune_snapshots(workspace.clock() - age, limit=limit)
     )
 
 

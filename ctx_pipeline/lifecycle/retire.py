@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ctx_pipeline.building.ingest import Record, apply_changes, plan_refresh, read_record
+from ctx_pipeline.building.ingest import apply_changes
+from ctx_pipeline.building.refresh import refresh_source
+from ctx_pipeline.building.source_plan import plan_refresh
+from ctx_pipeline.building.source_record import Record, read_record
 from ctx_pipeline.contracts import Lifecycle, RetiredItem, RetireReport
 from ctx_pipeline.errors import InvalidRequest, NotFound
 from ctx_pipeline.ledger.retirements import (
@@ -20,9 +23,10 @@ from ctx_pipeline.ledger.retirements import (
     said_again,
     steps,
 )
+from ctx_pipeline.sources import read_source
 
 if TYPE_CHECKING:
-    from ctx_pipeline.building.pipeline import Pipeline
+    from ctx_pipeline.workspace import Workspace
 
 SHOWN_ITEMS = 20
 """Items that a report names; `count` has them all."""
@@ -32,7 +36,7 @@ GONE = "the source no longer has it"
 
 
 def retire_source(
-    pipeline: Pipeline, name: str, *, confirmed: bool = False, actor: str | None = None
+    workspace: Workspace, name: str, *, confirmed: bool = False, actor: str | None = None
 ) -> RetireReport:
     """Retire what a source no longer has, after reading it once more; what it has that is new is stored as well.
 
@@ -43,25 +47,25 @@ def retire_source(
         InvalidRequest: something would be retired and `confirmed` is false (`not_confirmed`); nothing was changed.
         NotFound: there has never been a source of this name.
     """
-    who = _actor(pipeline, actor)
-    record = read_record(name, pipeline.store, pipeline.ledger)
-    source = next((source for source in pipeline.config.sources if source.name == name), None)
+    who = _actor(workspace, actor)
+    record = read_record(name, workspace.store, workspace.ledger)
+    source = next((source for source in workspace.config.sources if source.name == name), None)
     if source is None:
-        return _retire_orphans(pipeline, name, record, who, confirmed=confirmed)
-    batch = pipeline.read_source(name)
+        return _retire_orphans(workspace, name, record, who, confirmed=confirmed)
+    reading = read_source(source, workspace.home, tenant=workspace.config.project.tenant)
     gone = plan_refresh(
-        source, batch, record, pipeline.store, pipeline.clock(), confirmed=True
+        source, reading, record, workspace.store, workspace.clock(), confirmed=True
     ).withdrawn
     if gone and not confirmed:
         raise _not_confirmed(name, gone, record)
-    report = pipeline.refresh_source(name, batch=batch, confirmed_by=who)
+    report = refresh_source(workspace, name, reading=reading, confirmed_by=who)
     return _report(
         "retired", gone, who, GONE, source=name, live=len(record.live()), count=report.retired
     )
 
 
 def _retire_orphans(
-    pipeline: Pipeline, name: str, record: Record, who: str, *, confirmed: bool
+    workspace: Workspace, name: str, record: Record, who: str, *, confirmed: bool
 ) -> RetireReport:
     """Retire every item of a source that `ctx.toml` no longer names."""
     if not record.stored:
@@ -74,8 +78,8 @@ def _retire_orphans(
     gone = tuple((*key, None) for key in sorted(record.live()))
     if gone and not confirmed:
         raise _not_confirmed(name, gone, record)
-    with pipeline.store.writer():
-        apply_changes(record, gone, (), pipeline.ledger, pipeline.clock(), confirmed_by=who)
+    with workspace.store.writer():
+        apply_changes(record, gone, (), workspace.ledger, workspace.clock(), confirmed_by=who)
     return _report(
         "retired",
         gone,
@@ -87,7 +91,7 @@ def _retire_orphans(
 
 
 def retire_item(
-    pipeline: Pipeline,
+    workspace: Workspace,
     item_id: str,
     *,
     reason: str,
@@ -107,19 +111,19 @@ def retire_item(
         raise InvalidRequest(
             "a retirement needs its reason", where="--reason", fix="say why", code="no_reason"
         )
-    who = _actor(pipeline, actor)
-    key = (_tenant(pipeline, tenant), item_id, version)
-    versions = _versions(pipeline, key)
-    with pipeline.store.writer():
-        held = held_by_people(pipeline.ledger.overlay_since(0))
+    who = _actor(workspace, actor)
+    key = (_tenant(workspace, tenant), item_id, version)
+    versions = _versions(workspace, key)
+    with workspace.store.writer():
+        held = held_by_people(workspace.ledger.overlay_since(0))
         news = [] if key in held or (*key[:2], None) in held else [key]
-        now = pipeline.clock()
-        pipeline.ledger.append_overlay(
+        now = workspace.clock()
+        workspace.ledger.append_overlay(
             entries_of("retired", news, actor=who, reason=reason, now=now)
         )
-        pipeline.ledger.append_events(
+        workspace.ledger.append_events(
             steps(
-                pipeline.ledger,
+                workspace.ledger,
                 [key],
                 versions,
                 Lifecycle.RETIRED,
@@ -132,7 +136,7 @@ def retire_item(
 
 
 def restore_item(
-    pipeline: Pipeline,
+    workspace: Workspace,
     item_id: str,
     *,
     reason: str = "",
@@ -146,16 +150,16 @@ def restore_item(
         NotFound: nobody has retired it (`not_retired`), or the store has no such item version.
         InvalidRequest: one version was named, but the whole item is retired (`item_retired`).
     """
-    who, why = _actor(pipeline, actor), reason.strip() or "its retirement was taken back"
-    key = (_tenant(pipeline, tenant), item_id, version)
-    versions = _versions(pipeline, key)
-    with pipeline.store.writer():
-        entries = pipeline.ledger.overlay_since(0)
+    who, why = _actor(workspace, actor), reason.strip() or "its retirement was taken back"
+    key = (_tenant(workspace, tenant), item_id, version)
+    versions = _versions(workspace, key)
+    with workspace.store.writer():
+        entries = workspace.ledger.overlay_since(0)
         _check_held(key, set(held_by_people(entries)))
-        now = pipeline.clock()
+        now = workspace.clock()
         withdrawn = held_by_builds(entries)
         again = list(said_again([key], withdrawn))
-        pipeline.ledger.append_overlay(
+        workspace.ledger.append_overlay(
             [*entries_of("restored", [key], actor=who, reason=why, now=now), *again]
         )
         back = [
@@ -163,9 +167,9 @@ def restore_item(
             for each in (versions[key[:2]] if version is None else [version])
             if (*key[:2], None) not in withdrawn and (*key[:2], each) not in withdrawn
         ]
-        pipeline.ledger.append_events(
+        workspace.ledger.append_events(
             steps(
-                pipeline.ledger, back, versions, Lifecycle.RESTORED, actor=who, reason=why, now=now
+                workspace.ledger, back, versions, Lifecycle.RESTORED, actor=who, reason=why, now=now
             )
         )
     return _report("restored", [key], who, why)
@@ -189,12 +193,12 @@ def _check_held(key: Key, held: set[Key]) -> None:
     )
 
 
-def _versions(pipeline: Pipeline, key: Key) -> dict[tuple[str, str], list[str]]:
+def _versions(workspace: Workspace, key: Key) -> dict[tuple[str, str], list[str]]:
     """Return the stored versions of an item, oldest first."""
     import pyarrow.compute as pc
 
     tenant, item_id, version = key
-    table = pipeline.store.scan_keys()
+    table = workspace.store.scan_keys()
     mine = pc.and_(
         pc.equal(table.column("item_id"), item_id), pc.equal(table.column("tenant"), tenant)
     )
@@ -210,18 +214,18 @@ def _versions(pipeline: Pipeline, key: Key) -> dict[tuple[str, str], list[str]]:
     return {(tenant, item_id): versions}
 
 
-def _actor(pipeline: Pipeline, actor: str | None) -> str:
+def _actor(workspace: Workspace, actor: str | None) -> str:
     """Return who decides; the name of builds is not a person's."""
-    identity = pipeline.config.identity
+    identity = workspace.config.identity
     name = actor or (identity.principal if identity is not None else "operator")
     return f"{name} (person)" if name == BUILD else name
 
 
-def _tenant(pipeline: Pipeline, tenant: str | None) -> str:
+def _tenant(workspace: Workspace, tenant: str | None) -> str:
     if tenant is not None:
         return tenant
-    identity = pipeline.config.identity_contract()
-    return (identity.tenant if identity is not None else pipeline.config.project.tenant) or ""
+    identity = workspace.config.identity_contract()
+    return (identity.tenant if identity is not None else workspace.config.project.tenant) or ""
 
 
 def _not_confirmed(name: str, gone: Sequence[Key], record: Record) -> InvalidRequest:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ctx_pipeline.building.pipeline import Pipeline
     from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.workspace import Workspace
 
 ACTOR = "evictions"
 DEFAULT_LIMIT = 1_000
@@ -94,12 +94,14 @@ class _Position:
 
 
 @dataclass(slots=True)
-class _Batch:
+class _Log:
     events: list[LifecycleEvent] = field(default_factory=list[LifecycleEvent])
     recalls: list[RecallNotice] = field(default_factory=list[RecallNotice])
 
 
-def record_evictions(pipeline: Pipeline, *, cursor: str = "", limit: int = DEFAULT_LIMIT) -> Sweep:
+def record_evictions(
+    workspace: Workspace, *, cursor: str = "", limit: int = DEFAULT_LIMIT
+) -> Sweep:
     """Append the lifecycle events, and recall notices, of versions that the published state stopped injecting.
 
     Reasons are those of the visibility predicate that hold for every viewer: superseded, expired, retired,
@@ -114,70 +116,70 @@ def record_evictions(pipeline: Pipeline, *, cursor: str = "", limit: int = DEFAU
     from filelock import FileLock, Timeout
 
     position = _read_cursor(cursor)
-    pointer = read_pointer(pipeline.layout)
+    pointer = read_pointer(workspace.layout)
     if pointer is None:
         return Sweep(0, (), 0, "", finished=True)
     pinned_since = pointer["pin"]["since"] if "pin" in pointer else ""
-    state = _state(pipeline, pointer["content_hash"] + pinned_since)
-    now = pipeline.clock()
+    state = _state(workspace, pointer["content_hash"] + pinned_since)
+    now = workspace.clock()
     if position.state != state or micros(now) >= position.until:
         position = _Position(state)
     elif position.finished:
         return Sweep(0, (), 0, cursor, finished=True)
-    lock = FileLock(pipeline.home / ".ctx" / "sweep.lock", fallback_to_soft=False)
+    lock = FileLock(workspace.home / ".ctx" / "sweep.lock", fallback_to_soft=False)
     try:
         # Looking for an event and appending it is not one transaction of the ledger.
         with lock.acquire(timeout=0):
-            return _sweep(pipeline, position, now, limit)
+            return _sweep(workspace, position, now, limit)
     except Timeout:
         return Sweep(0, (), 0, cursor, finished=False)
 
 
-def _sweep(pipeline: Pipeline, position: _Position, now: datetime, limit: int) -> Sweep:
-    view = _view(pipeline)
-    findings, until = _findings(pipeline, view, micros(now))
+def _sweep(workspace: Workspace, position: _Position, now: datetime, limit: int) -> Sweep:
+    view = _view(workspace)
+    findings, until = _findings(workspace, view, micros(now))
     waiting = [
         finding for finding in findings if position.after is None or finding.key > position.after
     ]
     chosen = waiting[:limit]
-    batch = _Batch()
+    log = _Log()
     for finding in chosen:
-        _record(pipeline, finding, now, batch)
-    if batch.events:
-        pipeline.ledger.append_events(batch.events, recalls=batch.recalls)
+        _record(workspace, finding, now, log)
+    if log.events:
+        workspace.ledger.append_events(log.events, recalls=log.recalls)
     finished = len(chosen) == len(waiting)
     last = None if finished else chosen[-1].key
     text = json.dumps([position.state, until, last, finished], ensure_ascii=False)
-    return Sweep(len(batch.events), tuple(batch.recalls), len(chosen), text, finished=finished)
+    return Sweep(len(log.events), tuple(log.recalls), len(chosen), text, finished=finished)
 
 
-def _view(pipeline: Pipeline) -> ServingView:
+def _view(workspace: Workspace) -> ServingView:
     from ctx_pipeline.index.reader import ServingIndex
 
-    ledger = pipeline.ledger
+    ledger = workspace.ledger
     return ServingIndex(
-        pipeline.home, overlay_sequence=ledger.overlay_sequence, overlay_since=ledger.overlay_since
+        workspace.home, overlay_sequence=ledger.overlay_sequence, overlay_since=ledger.overlay_since
     ).view()
 
 
-def _state(pipeline: Pipeline, served: str) -> str:
+def _state(workspace: Workspace, served: str) -> str:
     """Return a hash of everything but the clock that the verdict on a version depends on."""
-    ledger = pipeline.ledger
+    ledger = workspace.ledger
     times = {name: micros(when) for name, when in ledger.source_times().items()}
-    hard = pipeline.config.policy.exclude_stale
+    hard = workspace.config.policy.exclude_stale
     return short_hash(canonical_json([served, ledger.overlay_sequence(), times, hard]), 16)
 
 
-def _findings(pipeline: Pipeline, view: ServingView, now: int) -> tuple[list[_Finding], int]:
+def _findings(workspace: Workspace, view: ServingView, now: int) -> tuple[list[_Finding], int]:
     """Return every version whose log is behind, in order, and the next moment at which that may change."""
     import numpy as np
 
-    lives = pipeline.ledger.lives()
+    lives = workspace.ledger.lives()
     nobody = np.zeros(len(view.labels), np.uint8)
     codes = judge(view.state, nobody, Clock(at=now))
-    verified, windows = _ages(pipeline, view, now)
+    verified, windows = _ages(workspace, view, now)
     stale = (codes == VISIBLE) & stale_codes(verified, windows, Clock(at=now))
-    hard = pipeline.config.policy.exclude_stale
+    hard = workspace.config.policy.exclude_stale
     found: dict[Key, _Finding] = {}
     for row in np.flatnonzero((codes != VISIBLE) | stale).tolist():
         code = Exclusion.STALE if stale[row] else code_of(int(codes[row]))
@@ -193,7 +195,7 @@ def _findings(pipeline: Pipeline, view: ServingView, now: int) -> tuple[list[_Fi
     for key, states in lives.items():
         if states[-1] in _ENDED and any(injected[row] for row in _rows(view, key)):
             found[key] = _Finding(key, None, "it is injected again")
-    for finding in _forgotten(pipeline, lives):
+    for finding in _forgotten(workspace, lives):
         found[finding.key] = finding
     return [found[key] for key in sorted(found)], _next_change(view, verified, windows, now)
 
@@ -209,13 +211,13 @@ def _rows(view: ServingView, key: Key) -> list[int]:
 
 
 def _ages(
-    pipeline: Pipeline, view: ServingView, now: int
+    workspace: Workspace, view: ServingView, now: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return when each row was last verified, and its source's fail window; as ranking counts them."""
     import numpy as np
 
     reader = view.reader
-    times = pipeline.ledger.source_times()
+    times = workspace.ledger.source_times()
     refreshed = [
         micros(times[facts["name"]]) if facts["name"] in times else now for facts in reader.sources
     ]
@@ -241,9 +243,11 @@ def _next_change(
     return min(int(np.min(values[values > now], initial=NEVER)) for values in moments)
 
 
-def _forgotten(pipeline: Pipeline, lives: Mapping[Key, Sequence[Lifecycle]]) -> Iterator[_Finding]:
+def _forgotten(
+    workspace: Workspace, lives: Mapping[Key, Sequence[Lifecycle]]
+) -> Iterator[_Finding]:
     """Yield what was forgotten; after the next build no row of the artifact tells of it."""
-    ledger = pipeline.ledger
+    ledger = workspace.ledger
     for tenant, item_id, version in forgotten_keys(fold(ledger.overlay_since(0))):
         for named in dict.fromkeys(event.version for event in ledger.events_for(tenant, item_id)):
             key = (tenant, item_id, named)
@@ -270,10 +274,10 @@ def _steps(states: Sequence[Lifecycle], code: Exclusion, *, hard: bool = True) -
     return steps
 
 
-def _record(pipeline: Pipeline, finding: _Finding, now: datetime, batch: _Batch) -> None:
-    """Add what one version's log lacks to a batch."""
+def _record(workspace: Workspace, finding: _Finding, now: datetime, log: _Log) -> None:
+    """Add what one version's log lacks to a log."""
     tenant, item_id, version = finding.key
-    states = pipeline.ledger.life(tenant, item_id, version)
+    states = workspace.ledger.life(tenant, item_id, version)
     if not states:
         # The log starts with `created`, which a refresh writes; without it there is no life to end.
         return
@@ -289,7 +293,7 @@ def _record(pipeline: Pipeline, finding: _Finding, now: datetime, batch: _Batch)
             if step is not Lifecycle.EVICTED
             else "the published artifact no longer injects it"
         )
-        batch.events.append(
+        log.events.append(
             LifecycleEvent(
                 tenant=tenant,
                 item_id=item_id,
@@ -303,15 +307,15 @@ def _record(pipeline: Pipeline, finding: _Finding, now: datetime, batch: _Batch)
         )
         state = step
     if steps and code is not None and finding.hard:
-        notice = _recall(pipeline, finding, code, now)
-        batch.recalls.extend(() if notice is None else (notice,))
+        notice = _recall(workspace, finding, code, now)
+        log.recalls.extend(() if notice is None else (notice,))
 
 
 def _recall(
-    pipeline: Pipeline, finding: _Finding, code: Exclusion, now: datetime
+    workspace: Workspace, finding: _Finding, code: Exclusion, now: datetime
 ) -> RecallNotice | None:
     tenant, item_id, version = finding.key
-    shown = pipeline.ledger.exposure(tenant, item_id, version=version, limit=RECALLED_SNAPSHOTS)
+    shown = workspace.ledger.exposure(tenant, item_id, version=version, limit=RECALLED_SNAPSHOTS)
     if not shown.selected:
         return None
     return RecallNotice(

@@ -90,7 +90,7 @@ def build(
         _materialize(home, select, session, teller)
         if "assembled_items" in session.stages:
             # Where no daemon runs, nobody else would record what has left and recall it.
-            record_evictions(session.pipeline, limit=EVICTIONS_PER_BUILD)
+            record_evictions(session.workspace, limit=EVICTIONS_PER_BUILD)
         report = _report(session)
     return report.model_copy(update={"seconds": round(time.monotonic() - started, 3)})
 
@@ -111,7 +111,7 @@ def _materialize(
         if stages and _only_sources_failed(result, session):
             # One source that is in doubt must not keep what the others have from being published.
             result = _run(definitions, instance, stages)
-        prune_runs(instance, keep=session.pipeline.config.retention.runs)
+        prune_runs(instance, keep=session.workspace.config.retention.runs)
         if not result.success and not _only_sources_failed(result, session):
             failure = _failure(result, session.errors, home / STATE)
             _tell(home, result.run_id, failure, session)
@@ -282,9 +282,9 @@ def _tell(home: Path, run_id: str, failure: BaseException, session: BuildSession
         assets=tuple(session.errors)[:MAX_ASSETS],
         error=type(cause).__name__,
         code=failure.stable_code,
-        at=session.pipeline.clock(),
+        at=session.workspace.clock(),
     )
-    raise_alert(home, alert, session.pipeline.config.alerts.webhook)
+    raise_alert(home, alert, session.workspace.config.alerts.webhook)
 
 
 def _failure(
@@ -340,7 +340,7 @@ def _report(session: BuildSession) -> BuildReport:
     discovered = session.stages.get("discovered_items")
     assembled = session.stages.get("assembled_items")
     sources = tuple(session.sources)
-    pin = pin_today(session.pipeline.layout, session.pipeline.store, session.pipeline.clock())
+    pin = pin_today(session.workspace.layout, session.workspace.store, session.workspace.clock())
     return BuildReport(
         items=_live(session, pinned=pin is not None),
         embedded=0 if discovered is None else int(discovered.facts["embedded"]),
@@ -366,9 +366,8 @@ def _live(session: BuildSession, *, pinned: bool) -> int:
     assembled = session.stages.get("assembled_items")
     if assembled is not None and not pinned:
         return int(assembled.facts["live"])
-    pipeline = session.pipeline
-    pointer = read_pointer(pipeline.layout)
+    pointer = read_pointer(session.workspace.layout)
     if pointer is None:
         return 0
-    table = read_table(pipeline.layout.artifacts / pointer["artifact"] / "filtered.arrow")
-    return live_rows(table, micros(pipeline.clock()))
+    table = read_table(session.workspace.layout.artifacts / pointer["artifact"] / "filtered.arrow")
+    return live_rows(table, micros(session.workspace.clock()))

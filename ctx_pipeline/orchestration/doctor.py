@@ -260,15 +260,14 @@ def _ledger(loaded: LoadedConfig) -> Check:
 
 
 def _store(loaded: LoadedConfig) -> Check:
-    from ctx_pipeline.building.pipeline import Pipeline
-    from ctx_pipeline.workspace import state_folder
+    from ctx_pipeline.workspace import Workspace, state_folder
 
     folder = state_folder(loaded.home) / "store"
     if not folder.is_dir():
         return Check("store", "ok", "not there yet; the first build makes it")
     try:
-        with Pipeline(loaded.home) as pipeline:
-            newest = pipeline.store.max_seq()
+        with Workspace.open(loaded.home) as workspace:
+            newest = workspace.store.max_seq()
     except CtxError:
         raise
     except (

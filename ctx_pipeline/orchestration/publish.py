@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 
-from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.config.settings import SourceConfig, load_config
 from ctx_pipeline.contracts import BuildReport
 from ctx_pipeline.contracts.publish import PublishedFile, PublishReport
@@ -24,7 +24,7 @@ from ctx_pipeline.registry.files import DefinitionFile, Target, find_targets, wr
 from ctx_pipeline.registry.review import Review, choose_registry, review
 from ctx_pipeline.registry.stored import Version, read_versions
 from ctx_pipeline.times import utc_now
-from ctx_pipeline.workspace import read_ledger
+from ctx_pipeline.workspace import Workspace, read_ledger
 
 __all__ = ["DefinitionFile", "check", "publish"]
 
@@ -117,43 +117,43 @@ def publish(
         Unavailable: the registry or the store cannot be written.
         CtxError: what the build raised; the old versions are served until one succeeds.
     """
-    with Pipeline(Path(home).expanduser(), clock=clock) as pipeline:
-        report, last = _record(pipeline, files, source, yes=yes)
+    with Workspace.open(Path(home).expanduser(), clock=clock) as workspace:
+        report, last = _record(workspace, files, source, yes=yes)
         if report.published:
             report = _with_build(
-                report, pipeline, wanted=build, progress=progress, lock_seconds=lock_seconds
+                report, workspace, wanted=build, progress=progress, lock_seconds=lock_seconds
             )
         return report.model_copy(
-            update={"served": report.published and last <= _absorbed(pipeline)}
+            update={"served": report.published and last <= _absorbed(workspace)}
         )
 
 
 def _record(
-    pipeline: Pipeline, files: Sequence[File], source: str | None, *, yes: bool
+    workspace: Workspace, files: Sequence[File], source: str | None, *, yes: bool
 ) -> tuple[PublishReport, int]:
     """Check the files, and write and record them where nothing is wrong; also return the store's
     last number.
     """
-    registry = choose_registry(pipeline.config, source)
-    with pipeline.store.writer():
-        now = pipeline.clock()
-        targets = find_targets(registry, pipeline.home, files)
+    registry = choose_registry(workspace.config, source)
+    with workspace.store.writer():
+        now = workspace.clock()
+        targets = find_targets(registry, workspace.home, files)
         found = review(
-            pipeline.home,
-            pipeline.config,
+            workspace.home,
+            workspace.config,
             registry,
             targets,
-            store=pipeline.store,
-            ledger=pipeline.ledger,
+            store=workspace.store,
+            ledger=workspace.ledger,
             now=now,
         )
         report = _report(registry, targets, found, now)
         if not found.is_refused:
             if found.removed and not yes:
                 raise _unconfirmed(found)
-            _write(pipeline, registry, targets, found)
-            report = _written(report, _replaced(pipeline, registry, now))
-        return report, pipeline.store.max_seq()
+            _write(workspace, registry, targets, found)
+            report = _written(report, _replaced(workspace, registry, now))
+        return report, workspace.store.max_seq()
 
 
 def _report(
@@ -193,15 +193,18 @@ def _unconfirmed(found: Review) -> InvalidRequest:
 
 
 def _write(
-    pipeline: Pipeline, registry: SourceConfig, targets: Sequence[Target], found: Review
+    workspace: Workspace, registry: SourceConfig, targets: Sequence[Target], found: Review
 ) -> None:
     """Write files and store, in this order.
 
     Each step is repeated safely, and none is seen before a build.
     """
     write_targets(targets)
-    pipeline.refresh_source(
-        registry.name, batch=found.batch, confirmed_by=ACTOR if found.removed else None
+    refresh_source(
+        workspace,
+        registry.name,
+        reading=found.reading,
+        confirmed_by=ACTOR if found.removed else None,
     )
 
 
@@ -216,19 +219,19 @@ def _written(report: PublishReport, replaced: Sequence[tuple[str, datetime]]) ->
 
 
 def _replaced(
-    pipeline: Pipeline, registry: SourceConfig, now: datetime
+    workspace: Workspace, registry: SourceConfig, now: datetime
 ) -> list[tuple[str, datetime]]:
     """Return what the published artifact shows and the record has a successor of, and from when
     that counts.
     """
-    patches = fold(pipeline.ledger.overlay_since(0))
-    versions = read_versions(pipeline.store.scan(), registry.name, patches)
-    return list(_overtaken(versions, _absorbed(pipeline), now))
+    patches = fold(workspace.ledger.overlay_since(0))
+    versions = read_versions(workspace.store.scan(), registry.name, patches)
+    return list(_overtaken(versions, _absorbed(workspace), now))
 
 
-def _absorbed(pipeline: Pipeline) -> int:
+def _absorbed(workspace: Workspace) -> int:
     """Return up to which sequence the published artifact knows the store."""
-    pointer = read_pointer(pipeline.layout)
+    pointer = read_pointer(workspace.layout)
     return 0 if pointer is None else int(pointer["generation"]["store_sequence"])
 
 
@@ -253,26 +256,31 @@ def _overtaken(
                 yield f"{item_id}@{version.item.version}", min(new)
 
 
-def _is_behind(pipeline: Pipeline) -> bool:
+def _is_behind(workspace: Workspace) -> bool:
     """Whether the published artifact does not know all that the record holds."""
-    pointer = read_pointer(pipeline.layout)
+    pointer = read_pointer(workspace.layout)
     if pointer is None:
         return True
     known = pointer["generation"]
-    sequences = (pipeline.store.max_seq(), pipeline.ledger.overlay_sequence())
+    sequences = (workspace.store.max_seq(), workspace.ledger.overlay_sequence())
     return (int(known["store_sequence"]), int(known["overlay_sequence"])) != sequences
 
 
 def _with_build(
-    report: PublishReport, pipeline: Pipeline, *, wanted: bool, progress: bool, lock_seconds: float
+    report: PublishReport,
+    workspace: Workspace,
+    *,
+    wanted: bool,
+    progress: bool,
+    lock_seconds: float,
 ) -> PublishReport:
-    if not _is_behind(pipeline):
+    if not _is_behind(workspace):
         return report.model_copy(update={"note": "what agents are shown is up to date"})
     if not wanted:
         return report.model_copy(update={"note": f"not built: {_LATER}"})
     try:
         built: BuildReport = build_project(
-            pipeline.home,
+            workspace.home,
             select=f"sources/{report.source}+",
             progress=progress,
             lock_seconds=lock_seconds,

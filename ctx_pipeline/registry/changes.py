@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.building.ingest import Changes
+from ctx_pipeline.building.source_plan import Changes
 from ctx_pipeline.contracts import ContextItem
 from ctx_pipeline.contracts.publish import DefinitionChange, DefinitionExposure
 from ctx_pipeline.registry.fields import definition_fields

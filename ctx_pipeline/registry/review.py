@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.building.ingest import plan_refresh
-from ctx_pipeline.building.ingest import read_record as read_source_record
+from ctx_pipeline.building.source_plan import plan_refresh
+from ctx_pipeline.building.source_record import read_record as read_source_record
 from ctx_pipeline.config.settings import ProjectConfig, SourceConfig
 from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.contracts.publish import DefinitionChange, DefinitionFinding
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Review:
     """What publishing would do."""
 
-    batch: SourceReading
+    reading: SourceReading
     """The whole registry, as it would be."""
     findings: tuple[DefinitionFinding, ...]
     changes: tuple[DefinitionChange, ...]
@@ -125,26 +125,26 @@ def review(
     yet. Hold `store.writer()` when the result is to be written.
     """
     replaced = [target.found() for target in targets or ()]
-    batch = read_source(source, home, tenant=config.project.tenant, replaced=replaced)
+    reading = read_source(source, home, tenant=config.project.tenant, replaced=replaced)
     record = read_record(config, source, store, ledger)
     # Who publishes is shown what would be removed and asked about it.
     changes = plan_refresh(
-        source, batch, read_source_record(source.name, store, ledger), store, now, confirmed=True
+        source, reading, read_source_record(source.name, store, ledger), store, now, confirmed=True
     )
     paths = (
         {target.shown for target in targets}
         if targets is not None
-        else {file.path for file in batch.files}
+        else {file.path for file in reading.files}
     )
     proposal = Proposal(
-        items=batch.items,
-        errors=(*batch.errors, *changes.errors),
-        files=batch.files,
+        items=reading.items,
+        errors=(*reading.errors, *changes.errors),
+        files=reading.files,
         published=frozenset(paths | {source.path or "", source.name}),
         created=frozenset(target.shown for target in targets or () if target.before is None),
         record=record,
         now=now,
     )
     return Review(
-        batch, lint(proposal), definition_changes(batch.items, changes, record, ledger, now)
+        reading, lint(proposal), definition_changes(reading.items, changes, record, ledger, now)
     )

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ctx_pipeline.sources.reading import SourceReading
 
 
-def within_source(batch: SourceReading, origin: Origin) -> SourceReading:
-    """Return a batch whose items are open to nobody to whom the source is closed, with a finding
+def within_source(reading: SourceReading, origin: Origin) -> SourceReading:
+    """Return a reading whose items are open to nobody to whom the source is closed, with a finding
     for each that was.
 
     An item of a tenant that the source may not write for is left out. One that asks for readers
@@ -31,7 +31,7 @@ def within_source(batch: SourceReading, origin: Origin) -> SourceReading:
     errors: dict[FileError, None] = {}
     changed: set[int] = set()
     refused: list[ContextItem] = []
-    for item in batch.items:
+    for item in reading.items:
         if item.scope.tenant not in allowed:
             refused.append(item)
             errors[_finding(item, "tenant", FileCode.WRONG_TENANT, _OTHER_TENANT, origin)] = None
@@ -48,19 +48,19 @@ def within_source(batch: SourceReading, origin: Origin) -> SourceReading:
         items.append(bounded(item, origin.scope, source.sensitivity) if keys else item)
         if keys:
             changed.add(id(item))
-    missing = list(_silent_source(batch, origin))
+    missing = list(_silent_source(reading, origin))
     unseen = [] if missing else [item for item in items if _is_unscoped(item)]
     changed.update(id(item) for item in unseen)
     units = {
         unit: said
-        for unit, said in batch.units.items()
+        for unit, said in reading.units.items()
         if not any(id(one) in changed for one in said)
     }
     return replace(
-        batch,
+        reading,
         items=tuple(items),
-        errors=(*batch.errors, *errors, *_unscoped(unseen), *missing),
-        files=_without(batch.files, refused),
+        errors=(*reading.errors, *errors, *_unscoped(unseen), *missing),
+        files=_without(reading.files, refused),
         units=units,
     )
 
@@ -112,17 +112,17 @@ def _less(file: SourceFile, lost: int) -> SourceFile:
     return file.model_copy(update=update)
 
 
-def _silent_source(batch: SourceReading, origin: Origin) -> Iterator[FileError]:
+def _silent_source(reading: SourceReading, origin: Origin) -> Iterator[FileError]:
     """Yield what a source has to say before anybody sees anything of it."""
     source, lacks = origin.source, silence(origin)
-    if not lacks or not batch.count:
+    if not lacks or not reading.count:
         return
     message = (
         f"source {source.name!r} has no {' and no '.join(lacks)}, so nobody sees anything of it: "
         'for everyone of the tenant write groups = ["*"]'
     )
     yield FileError(
-        path=CONFIG_NAME, code=FileCode.MISSING_SCOPE, message=message, items=batch.count
+        path=CONFIG_NAME, code=FileCode.MISSING_SCOPE, message=message, items=reading.count
     )
 
 

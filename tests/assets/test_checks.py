@@ -12,13 +12,14 @@ import pytest
 
 from ctx_pipeline import ContextProject, build
 from ctx_pipeline.assets.checks import DESCRIPTIONS
-from ctx_pipeline.building.audit import CHECKS
-from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.generation import current_generation
+from ctx_pipeline.building.stage_audit import CHECKS
 from ctx_pipeline.cli.app import app
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.errors import Corrupt
 from ctx_pipeline.index.artifact import Layout, Staging, read_pointer
 from ctx_pipeline.orchestration.build import open_instance
+from ctx_pipeline.workspace import Workspace
 from tests.integration.test_dagster_project import _tick
 
 PROJECT = """\
@@ -221,8 +222,8 @@ def test_a_part_that_fails_its_audit_is_not_published_and_the_next_build_mends_i
     (home / "documents" / "c.md").write_text("# Page c\n\nRefunds c.\n", encoding="utf-8")
     before = read_pointer(Layout(home))
     build(home, select="sources/handbook+ and not stages/filtered_items+", progress=False)
-    with Pipeline(home) as pipeline:
-        staging = Staging(pipeline.layout, pipeline.generation())
+    with Workspace.open(home) as workspace:
+        staging = Staging(workspace.layout, current_generation(workspace))
         staging.write("ranked", staging.read("ranked").slice(1))
     with pytest.raises(Corrupt, match="authority_is_within_policy") as failed:
         build(home, select='group:"stages"', progress=False)

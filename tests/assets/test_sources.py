@@ -8,11 +8,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.assets import sources as assets
 from ctx_pipeline.config.settings import SourceConfig
 from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.errors import CtxError, InvalidRequest, Unavailable
 from ctx_pipeline.orchestration.build import open_instance
+from ctx_pipeline.workspace import Workspace
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 PROJECT = f"""\
@@ -80,10 +81,10 @@ def test_a_folder_that_is_not_there_is_reported_at_once(home: Path) -> None:
 def test_an_error_is_tried_again_only_where_that_can_help(
     home: Path, monkeypatch: pytest.MonkeyPatch, source: str, raised: CtxError, attempts: int
 ) -> None:
-    def broken(self: Pipeline, name: str) -> object:
+    def broken(workspace: Workspace, name: str) -> object:
         raise raised
 
-    monkeypatch.setattr(Pipeline, "refresh_source", broken)
+    monkeypatch.setattr(assets, "refresh_source", broken)
     result, tried = _read(home, source)
     assert (result.success, tried) == (False, attempts)
     (failure,) = [event for event in result.all_events if event.is_step_failure]

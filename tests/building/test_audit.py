@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ctx_pipeline.building.audit import CHECKS, LABEL_ROWS, Finding, audit_stage
-from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.audit import LABEL_ROWS, Finding
+from ctx_pipeline.building.generation import current_generation
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.building.source_audit import schema_is_stable, volume_is_usual
+from ctx_pipeline.building.stage_audit import CHECKS, audit_stage
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.artifact import Staging
 from ctx_pipeline.security.visibility import ALWAYS, NEVER
@@ -25,7 +27,7 @@ from testing.artifacts import (
     build_index,
     make_item,
     make_project,
-    open_pipeline,
+    open_workspace,
     overlay,
     store_items,
     write_config,
@@ -99,15 +101,17 @@ def home(built: Path, tmp_path: Path) -> Path:
 
 
 def audit(home: Path) -> dict[str, Finding]:
-    with open_pipeline(home) as pipeline:
+    with open_workspace(home) as workspace:
         return {
-            finding.check: finding for stage in CHECKS for finding in audit_stage(pipeline, stage)
+            finding.check: finding
+            for stage in CHECKS
+            for finding in audit_stage(workspace, current_generation(workspace), stage)
         }
 
 
 def tamper(home: Path, part: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    with open_pipeline(home) as pipeline:
-        staging = Staging(pipeline.layout, pipeline.generation())
+    with open_workspace(home) as workspace:
+        staging = Staging(workspace.layout, current_generation(workspace))
         staging.write(part, change(staging.read(part)))
 
 
@@ -125,8 +129,10 @@ def with_column(name: str, change: Callable[[Any], Any]) -> Callable[[pa.Table],
 
 
 def row(home: Path, name: str, version: str = "1") -> int:
-    with open_pipeline(home) as pipeline:
-        found = Staging(pipeline.layout, pipeline.generation()).read("discovered").to_pylist()
+    with open_workspace(home) as workspace:
+        found = (
+            Staging(workspace.layout, current_generation(workspace)).read("discovered").to_pylist()
+        )
     return next(
         n
         for n, each in enumerate(found)
@@ -164,8 +170,10 @@ def test_an_empty_project_passes(tmp_path: Path):
 def test_a_row_that_is_there_twice_is_found(home: Path):
     tamper(home, "discovered", lambda table: pa.concat_tables([table, table.slice(0, 1)]))
     tamper(home, "vectors", lambda table: pa.concat_tables([table, table.slice(0, 1)]))
-    with open_pipeline(home) as pipeline:
-        doubled, store, _ = audit_stage(pipeline, "discovered_items")
+    with open_workspace(home) as workspace:
+        doubled, store, _ = audit_stage(
+            workspace, current_generation(workspace), "discovered_items"
+        )
     assert (doubled.passed, doubled.blocking, doubled.counts) == (False, True, {"doubled_rows": 2})
     assert store.passed
 
@@ -194,8 +202,12 @@ def test_rows_that_are_not_those_of_the_store_are_found(home: Path, how: str):
 
 
 def audit_one(home: Path, stage: str, check: str) -> Finding:
-    with open_pipeline(home) as pipeline:
-        return next(finding for finding in audit_stage(pipeline, stage) if finding.check == check)
+    with open_workspace(home) as workspace:
+        return next(
+            finding
+            for finding in audit_stage(workspace, current_generation(workspace), stage)
+            if finding.check == check
+        )
 
 
 @pytest.mark.parametrize("wrong", ["nan", "long", "swapped", "narrow"])
@@ -321,10 +333,11 @@ def test_token_counts_that_are_not_exact_are_found(home: Path):
 
 def test_a_part_with_other_rows_fails_every_check_of_its_stage_and_is_written_anew(home: Path):
     tamper(home, "filtered", lambda table: table.slice(1))
-    with open_pipeline(home) as pipeline:
-        assert [finding.passed for finding in audit_stage(pipeline, "filtered_items")] == [
-            False
-        ] * 4
+    with open_workspace(home) as workspace:
+        assert [
+            finding.passed
+            for finding in audit_stage(workspace, current_generation(workspace), "filtered_items")
+        ] == [False] * 4
     build_index(home)
     assert failed(home) == {"every_row_has_a_scope"}
 
@@ -333,10 +346,10 @@ def test_a_part_with_other_rows_fails_every_check_of_its_stage_and_is_written_an
 
 
 def read(home: Home, name: str) -> Finding:
-    with open_pipeline(home.folder) as pipeline:
-        before = pipeline.store.max_seq()
-        pipeline.refresh_source(name)
-        return schema_is_stable(pipeline.store, name, before)
+    with open_workspace(home.folder) as workspace:
+        before = workspace.store.max_seq()
+        refresh_source(workspace, name)
+        return schema_is_stable(workspace.store, name, before)
 
 
 def test_lost_columns_and_changed_types_are_named(tmp_path: Path):
@@ -393,11 +406,9 @@ def test_a_reading_that_changes_far_more_than_usual_is_found(
 
 
 def test_the_audit_reads_what_the_generation_knows_and_nothing_later(home: Path):
-    with open_pipeline(home) as pipeline:
-        generation = pipeline.generation()
+    with open_workspace(home) as workspace:
+        generation = current_generation(workspace)
         store_items(home, [make_item("later", "x")])
-        pipeline.__dict__["generation"] = lambda: generation
-        assert isinstance(pipeline, Pipeline)
-        assert [finding.passed for finding in audit_stage(pipeline, "discovered_items")] == [
-            True
-        ] * 3
+        assert [
+            finding.passed for finding in audit_stage(workspace, generation, "discovered_items")
+        ] == [True] * 3

@@ -17,7 +17,7 @@ from ctx_pipeline.building.exposure import (
 )
 from ctx_pipeline.index.artifact import Layout, read_table
 from ctx_pipeline.ledger.rollup import DayMark
-from testing.artifacts import ANA, NOW, make_item, make_project, open_pipeline, open_project
+from testing.artifacts import ANA, NOW, make_item, make_project, open_project, open_workspace
 
 REFUNDS = ("document:handbook/refunds", "1")
 DAY = timedelta(days=1)
@@ -40,20 +40,20 @@ def _show(home: Path, days: int, minutes: int) -> str:
 
 
 def _shown(home: Path) -> int:
-    with open_pipeline(home) as pipeline:
-        return shown_counts(pipeline.layout.derived, pipeline.ledger, "acme")[REFUNDS]
+    with open_workspace(home) as workspace:
+        return shown_counts(workspace.layout.derived, workspace.ledger, "acme")[REFUNDS]
 
 
 def _roll_up(home: Path, day: date) -> int:
-    with open_pipeline(home) as pipeline:
-        return roll_up_day(pipeline.layout.derived, pipeline.ledger, day).shown
+    with open_workspace(home) as workspace:
+        return roll_up_day(workspace.layout.derived, workspace.ledger, day).shown
 
 
 def test_a_day_holds_what_its_calls_showed_and_the_tokens_it_took(home: Path) -> None:
-    with open_pipeline(home) as pipeline:
-        done = roll_up_day(pipeline.layout.derived, pipeline.ledger, date(2026, 11, 28))
-        table = read_table(day_file(pipeline.layout.derived, date(2026, 11, 28)))
-        assert first_day(pipeline.layout.derived, pipeline.ledger) == date(2026, 11, 28)
+    with open_workspace(home) as workspace:
+        done = roll_up_day(workspace.layout.derived, workspace.ledger, date(2026, 11, 28))
+        table = read_table(day_file(workspace.layout.derived, date(2026, 11, 28)))
+        assert first_day(workspace.layout.derived, workspace.ledger) == date(2026, 11, 28)
     (row,) = [row for row in table.to_pylist() if row["item_id"] == REFUNDS[0]]
     assert (row["tenant"], row["version"], row["selected"], row["used"]) == ("acme", "1", 2, 0)
     assert row["tokens"] > 0
@@ -65,8 +65,8 @@ def test_the_sum_is_the_same_with_every_mix_of_days(home: Path) -> None:
     for days in (1, 2, 0):
         _roll_up(home, (NOW - days * DAY).date())
         assert _shown(home) == 4
-        with open_pipeline(home) as pipeline:
-            write_totals(pipeline.layout.derived, pipeline.ledger)
+        with open_workspace(home) as workspace:
+            write_totals(workspace.layout.derived, workspace.ledger)
         assert _shown(home) == 4
 
 
@@ -79,14 +79,14 @@ def test_a_day_that_got_a_late_call_or_report_is_counted_again(home: Path) -> No
         project.report_used(late, [REFUNDS[0]], identity=ANA)
     assert _roll_up(home, date(2026, 11, 28)) == 3 * _items_of(home)
     assert _shown(home) == 5
-    with open_pipeline(home) as pipeline:
-        marks = pipeline.ledger.day_marks()
+    with open_workspace(home) as workspace:
+        marks = workspace.ledger.day_marks()
     assert marks[date(2026, 11, 28)].cited == 1
 
 
 def _items_of(home: Path) -> int:
-    with open_pipeline(home) as pipeline:
-        rows = pipeline.ledger.exposures()
+    with open_workspace(home) as workspace:
+        rows = workspace.ledger.exposures()
     return sum(1 for row in rows if row[3])
 
 
@@ -95,14 +95,14 @@ def test_finished_days_are_not_counted_again_and_outlive_their_snapshots(
 ) -> None:
     for days in (2, 1):
         _roll_up(home, (NOW - days * DAY).date())
-    with open_pipeline(home) as pipeline:
-        pipeline.ledger.prune_snapshots(NOW - DAY)
+    with open_workspace(home) as workspace:
+        workspace.ledger.prune_snapshots(NOW - DAY)
         asked: list[object] = []
-        counted = pipeline.ledger.exposures
+        counted = workspace.ledger.exposures
         monkeypatch.setattr(
-            pipeline.ledger, "exposures", lambda *span: asked.append(span) or counted(*span)
+            workspace.ledger, "exposures", lambda *span: asked.append(span) or counted(*span)
         )
-        counts = shown_counts(pipeline.layout.derived, pipeline.ledger, "acme")
+        counts = shown_counts(workspace.layout.derived, workspace.ledger, "acme")
     assert counts[REFUNDS] == 4
     assert [(since.day, until.day) for since, until in asked] == [(30, 1)]
 
@@ -114,11 +114,11 @@ def test_a_damaged_day_is_counted_from_the_record(home: Path) -> None:
 
 
 def test_the_marks_of_days_tell_of_every_addition(home: Path) -> None:
-    with open_pipeline(home) as pipeline:
-        before = pipeline.ledger.day_marks()
+    with open_workspace(home) as workspace:
+        before = workspace.ledger.day_marks()
     _show(home, 1, 9)
-    with open_pipeline(home) as pipeline:
-        after = pipeline.ledger.day_marks()
+    with open_workspace(home) as workspace:
+        after = workspace.ledger.day_marks()
     assert before[date(2026, 11, 28)] == after[date(2026, 11, 28)]
     assert isinstance(after[date(2026, 11, 29)], DayMark)
     assert after[date(2026, 11, 29)].last_sequence > before[date(2026, 11, 29)].last_sequence

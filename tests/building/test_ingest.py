@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.contracts import ContextRequest, FileCode, Identity, SourceReport, Task
 from ctx_pipeline.ledger import Ledger
 from testing.artifacts import (
@@ -17,8 +18,8 @@ from testing.artifacts import (
     NOW,
     append_overlay,
     build_index,
-    open_pipeline,
     open_project,
+    open_workspace,
     overlay,
     write_config,
 )
@@ -48,8 +49,8 @@ class Home:
 
     def refresh(self, name: str = "docs") -> SourceReport:
         self.now += timedelta(hours=1)
-        with open_pipeline(self.folder, at=self.now) as pipeline:
-            return pipeline.refresh_source(name)
+        with open_workspace(self.folder, at=self.now) as workspace:
+            return refresh_source(workspace, name)
 
     def build(self) -> tuple[str, int]:
         return build_index(self.folder)
@@ -356,9 +357,9 @@ def test_the_ledger_tells_the_life_of_an_item(docs: Home):
 
 
 def _refresh_many(folder: str, ready: Any, results: Any) -> None:
-    with open_pipeline(Path(folder)) as pipeline:
+    with open_workspace(Path(folder)) as workspace:
         ready.wait(30)
-        results.put([pipeline.refresh_source("docs").added for _ in range(3)])
+        results.put([refresh_source(workspace, "docs").added for _ in range(3)])
 
 
 @pytest.mark.slow
@@ -379,16 +380,16 @@ def test_two_processes_that_refresh_at_once_store_every_item_exactly_once(docs: 
         child.join(30)
         assert child.exitcode == 0
     assert sum(sum(one) for one in added) == 42
-    with open_pipeline(docs.folder) as pipeline:
-        table = pipeline.store.scan()
+    with open_workspace(docs.folder) as workspace:
+        table = workspace.store.scan()
         keys = list(zip(table["item_id"].to_pylist(), table["version"].to_pylist(), strict=True))
         assert len(keys) == len(set(keys)) == 42
         assert len(set(table["seq"].to_pylist())) == 42
         events = [
-            event for item_id, _ in keys for event in pipeline.ledger.events_for("acme", item_id)
+            event for item_id, _ in keys for event in workspace.ledger.events_for("acme", item_id)
         ]
         assert len(events) == 42
-        assert pipeline.ledger.overlay_sequence() == 0
+        assert workspace.ledger.overlay_sequence() == 0
 
 
 def test_a_refresh_that_was_cut_off_before_the_ledger_is_finished_by_the_next(

@@ -10,9 +10,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.generation import current_generation
 from ctx_pipeline.cli.app import app
 from ctx_pipeline.index.history import roll_back
+from ctx_pipeline.workspace import Workspace
 from testing.artifacts import write_config
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -146,10 +147,16 @@ def test_a_version_that_begins_later_is_said_to_count_from_then_and_may_be_taken
 
 def test_what_is_published_under_a_pinned_index_is_told_with_the_way_out(home: Path):
     ctx(home, home.parent / "gmv.yaml")
-    with Pipeline(home) as pipeline:
-        artifact = json.loads(pipeline.layout.pointer.read_text(encoding="utf-8"))["content_hash"]
-        now = pipeline.clock()
-        roll_back(pipeline.layout, pipeline.generation(), pipeline.store, at=now, artifact=artifact)
+    with Workspace.open(home) as workspace:
+        artifact = json.loads(workspace.layout.pointer.read_text(encoding="utf-8"))["content_hash"]
+        now = workspace.clock()
+        roll_back(
+            workspace.layout,
+            current_generation(workspace),
+            workspace.store,
+            at=now,
+            artifact=artifact,
+        )
     changed = {**GMV, "version": 2, "expression": "sum(net)"}
     result = ctx(home, "-", "--as", "gmv.yaml", stdin=text(changed))
     assert result.exit_code == 0, result.stderr

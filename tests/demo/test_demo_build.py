@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.demo import create_demo
 from ctx_pipeline.demo.build import build_demo
 from ctx_pipeline.orchestration.build import build
+from ctx_pipeline.workspace import Workspace
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -30,8 +30,8 @@ def test_the_demo_is_built_again_only_when_something_has_changed(tmp_path: Path)
     settings = home / "ctx.toml"
     settings.write_text(settings.read_text(encoding="utf-8") + "\n# 注\n", encoding="utf-8")
     assert build_demo(home, run)
-    with Pipeline(home) as pipeline:
-        pointer = pipeline.layout.pointer
+    with Workspace.open(home) as workspace:
+        pointer = workspace.layout.pointer
     pointer.unlink()
     assert build_demo(home, run)
     assert not build_demo(home, run)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ctx_pipeline.building.generation import current_generation
+from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index import artifact
@@ -19,6 +21,7 @@ from ctx_pipeline.index.artifact import (
     publish_artifact,
     read_pointer,
 )
+from ctx_pipeline.index.history import published_generation
 from ctx_pipeline.orchestration.doctor import diagnose
 from testing.artifacts import (
     ANA,
@@ -28,8 +31,8 @@ from testing.artifacts import (
     build_index,
     make_item,
     make_project,
-    open_pipeline,
     open_project,
+    open_workspace,
     overlay,
     store_items,
 )
@@ -49,8 +52,8 @@ def test_nothing_is_published_while_a_part_is_missing(tmp_path: Path):
 def test_a_stage_before_its_inputs_says_which_is_missing(tmp_path: Path, stage: str):
     home = make_project(tmp_path, [make_item("a", "refund")])
     store_items(home, [make_item("b", "refund")])
-    with open_pipeline(home) as pipeline, pytest.raises(Unavailable) as refused:
-        getattr(pipeline, stage)()
+    with open_workspace(home) as workspace, pytest.raises(Unavailable) as refused:
+        getattr(Pipeline(workspace), stage)()
     assert refused.value.stable_code == "stage_missing"
     with open_project(home) as project:
         assert project.assemble(ASK, at=NOW).items
@@ -166,12 +169,13 @@ def test_every_pack_assembled_while_artifacts_are_published_reads_one_of_them(tm
 def test_what_is_retired_while_a_build_runs_is_out_at_once_and_the_build_ends_well(tmp_path: Path):
     home = make_project(tmp_path, [make_item("a", "refund"), make_item("b", "refund too")])
     store_items(home, [make_item("c", "refund three")])
-    with open_pipeline(home) as pipeline:
+    with open_workspace(home) as workspace:
+        pipeline = Pipeline(workspace)
         pipeline.discovered_items()
         append_overlay(home, overlay("retired", "document:handbook/b"))
         for stage in STAGES[1:]:
             getattr(pipeline, stage)()
-        assert pipeline.generation() != pipeline.published_generation()
+        assert current_generation(workspace) != published_generation(workspace.layout)
     with open_project(home) as project:
         shown = {item.item_id for item in project.assemble(ASK, at=NOW).items}
     assert "document:handbook/c" in shown

@@ -14,16 +14,19 @@ from typing import Any
 
 import pytest
 
+from ctx_pipeline.building.generation import current_generation
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.errors import Conflict, Corrupt, CtxError, InvalidRequest, NotFound
 from ctx_pipeline.index import artifact
 from ctx_pipeline.index.artifact import Layout, move_pointer, read_pointer
 from ctx_pipeline.index.history import (
     IndexChange,
+    built_generation,
     closed_since,
     index_pin,
     kept_artifacts,
     pin_today,
+    published_generation,
     roll_back,
     unpin,
 )
@@ -35,8 +38,8 @@ from testing.artifacts import (
     build_index,
     make_item,
     make_project,
-    open_pipeline,
     open_project,
+    open_workspace,
     overlay,
     store_items,
     write_config,
@@ -67,10 +70,10 @@ def shown(home: Path) -> set[str]:
 
 
 def back(home: Path, artifact: str | None = None, reason: str = "wrong prices") -> IndexChange:
-    with open_pipeline(home) as pipeline:
-        today = pipeline.generation()
+    with open_workspace(home) as workspace:
+        today = current_generation(workspace)
         return roll_back(
-            pipeline.layout, today, pipeline.store, at=NOW, artifact=artifact, reason=reason
+            workspace.layout, today, workspace.store, at=NOW, artifact=artifact, reason=reason
         )
 
 
@@ -101,9 +104,11 @@ def test_the_one_before_is_served_and_held_while_builds_go_on(home: Path):
         built,
     )
     assert shown(home) == {A, B}
-    with open_pipeline(home) as pipeline:
+    with open_workspace(home) as workspace:
         assert (
-            pipeline.built_generation() == pipeline.generation() != pipeline.published_generation()
+            built_generation(workspace.layout)
+            == current_generation(workspace)
+            != published_generation(workspace.layout)
         )
     with open_project(home) as project:
         assert project.status(at=NOW).pin == pin
@@ -138,8 +143,8 @@ def test_letting_go_without_a_build_in_between_serves_what_was_served_before(hom
 @pytest.mark.parametrize("code", ["retired", "forgotten", "revoked", "quarantined"])
 def test_what_was_taken_out_since_stays_out(home: Path, code: str):
     if code == "retired":
-        with open_pipeline(home) as pipeline:
-            retire_item(pipeline, A, reason="wrong")
+        with open_workspace(home) as workspace:
+            retire_item(workspace, A, reason="wrong")
     else:
         append_overlay(home, overlay(code, A))
     build_index(home)
@@ -182,13 +187,13 @@ def test_an_item_that_is_closed_while_the_index_is_pinned_is_told(home: Path):
             make_item("b", "x", valid_from=NOW + timedelta(1)),
         ],
     )
-    with open_pipeline(home) as pipeline:
-        pin = pin_today(pipeline.layout, pipeline.store, NOW)
+    with open_workspace(home) as workspace:
+        pin = pin_today(workspace.layout, workspace.store, NOW)
         assert pin is not None
         assert pin.closed == 1
-        kept = kept_artifacts(pipeline.layout)
+        kept = kept_artifacts(workspace.layout)
         assert (
-            closed_since(pipeline.layout.artifacts / kept[0].artifact[:32], pipeline.store, NOW)
+            closed_since(workspace.layout.artifacts / kept[0].artifact[:32], workspace.store, NOW)
             == 1
         )
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.contracts import FileError
-from testing.artifacts import ANA, NOW, STAGES, open_pipeline, open_project, write_config
+from testing.artifacts import ANA, NOW, STAGES, open_project, open_workspace, write_config
 
 
 def build(home: Path, files: dict[str, str], **kinds: str) -> list[FileError]:
@@ -18,8 +20,9 @@ def build(home: Path, files: dict[str, str], **kinds: str) -> list[FileError]:
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(text, encoding="utf-8")
     write_config(home, {name: {"kind": kind, "path": name} for name, kind in kinds.items()})
-    with open_pipeline(home) as pipeline:
-        errors = [error for name in kinds for error in pipeline.refresh_source(name).errors]
+    with open_workspace(home) as workspace:
+        errors = [error for name in kinds for error in refresh_source(workspace, name).errors]
+        pipeline = Pipeline(workspace)
         for stage in STAGES:
             errors += getattr(pipeline, stage)().errors
     return errors

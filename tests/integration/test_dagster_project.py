@@ -16,6 +16,7 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import BuildReport, ContextProject, ContextRequest, Task, build
+from ctx_pipeline.building.generation import current_generation
 from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.errors import ConfigError, CtxError, InvalidRequest, NotPermitted, Unavailable
@@ -24,6 +25,7 @@ from ctx_pipeline.ledger.records import OverlayEntry
 from ctx_pipeline.orchestration.build import BUILD_TAG, IN_PROCESS, open_instance
 from ctx_pipeline.resources import ContextProjectResource, build_lock
 from ctx_pipeline.sensors.superseded import GENERATION_TAG, superseded_versions
+from ctx_pipeline.workspace import Workspace
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -286,8 +288,8 @@ def test_the_sensor_requests_one_run_per_generation_and_a_replayed_tick_the_same
     first, again = _tick(home), _tick(home)
     (request,) = first.run_requests or []
     assert (again.run_requests or [])[0].run_key == request.run_key
-    with Pipeline(home) as pipeline:
-        assert request.run_key == pipeline.generation().name
+    with Workspace.open(home) as workspace:
+        assert request.run_key == current_generation(workspace).name
     build(home, select='group:"stages"', progress=False)
     assert _tick(home).run_requests == []
 
@@ -457,13 +459,13 @@ def _quarantine(home: Path, item_id: str) -> None:
         actor="test",
         reason="test",
     )
-    with Pipeline(home) as pipeline:
-        pipeline.ledger.append_overlay([entry])
+    with Workspace.open(home) as workspace:
+        workspace.ledger.append_overlay([entry])
 
 
 def _version(home: Path, name: str) -> str:
-    with Pipeline(home) as pipeline:
-        (event,) = pipeline.ledger.events_for("acme", f"memory:notes/{name}")
+    with Workspace.open(home) as workspace:
+        (event,) = workspace.ledger.events_for("acme", f"memory:notes/{name}")
     return event.version
 
 

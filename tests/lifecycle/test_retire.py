@@ -15,7 +15,7 @@ from ctx_pipeline.cli.app import app
 from ctx_pipeline.contracts import FileCode, SourceReport
 from ctx_pipeline.errors import InvalidRequest, NotFound
 from ctx_pipeline.lifecycle.retire import restore_item, retire_item, retire_source
-from testing.artifacts import ANA, NOW, build_index, open_pipeline, open_project, write_config
+from testing.artifacts import ANA, NOW, build_index, open_project, open_workspace, write_config
 from tests.building.test_ingest import METRIC, SECOND, Home
 
 REFUNDS = "document:docs/0.md#1"
@@ -38,23 +38,23 @@ def lose(home: Home, *numbers: int) -> SourceReport:
 
 def confirm(home: Home, name: str = "docs", *, confirmed: bool = True) -> int:
     home.now += timedelta(hours=1)
-    with open_pipeline(home.folder, at=home.now) as pipeline:
-        return retire_source(pipeline, name, confirmed=confirmed, actor="ana").count
+    with open_workspace(home.folder, at=home.now) as workspace:
+        return retire_source(workspace, name, confirmed=confirmed, actor="ana").count
 
 
 def steps(home: Home, item_id: str) -> list[tuple[str, str]]:
-    with open_pipeline(home.folder) as pipeline:
+    with open_workspace(home.folder) as workspace:
         return [
             (event.to_state.value, event.actor)
-            for event in pipeline.ledger.events_for("acme", item_id)
+            for event in workspace.ledger.events_for("acme", item_id)
         ]
 
 
 def test_the_way_back_is_a_command_that_takes_back_what_was_retired(tmp_path: Path):
     home = make_home(tmp_path, pages=1)
     runner = CliRunner()
-    with open_pipeline(home.folder) as pipeline:
-        (version,) = pipeline.store.scan_keys().column("version").to_pylist()
+    with open_workspace(home.folder) as workspace:
+        (version,) = workspace.store.scan_keys().column("version").to_pylist()
     flags = ["--version", version, "--tenant", "acme", "--reason", "错", "--home", str(tmp_path)]
     done = runner.invoke(app, ["retire", REFUNDS, *flags])
     assert done.exit_code == 0, done.stderr
@@ -196,10 +196,10 @@ def test_what_a_person_retires_is_hidden_at_once_and_stays_so_until_it_is_taken_
     home = make_home(tmp_path)
     with open_project(tmp_path) as serving:
         assert serving.why_not(REFUNDS, identity=ANA, at=NOW)[0].visible
-        with open_pipeline(tmp_path) as pipeline:
+        with open_workspace(tmp_path) as workspace:
             for count in (1, 0):
                 assert (
-                    retire_item(pipeline, REFUNDS, reason="wrong since May", actor="ana").count
+                    retire_item(workspace, REFUNDS, reason="wrong since May", actor="ana").count
                     == count
                 )
         assert not serving.why_not(REFUNDS, identity=ANA, at=NOW)[0].visible
@@ -207,8 +207,8 @@ def test_what_a_person_retires_is_hidden_at_once_and_stays_so_until_it_is_taken_
         home.refresh()
         assert REFUNDS not in home.shown("refund")
         home.build()
-    with open_pipeline(tmp_path) as pipeline:
-        restore_item(pipeline, REFUNDS, actor="bo")
+    with open_workspace(tmp_path) as workspace:
+        restore_item(workspace, REFUNDS, actor="bo")
     assert REFUNDS in home.shown("refund")
     home.refresh()
     home.build()
@@ -218,8 +218,8 @@ def test_what_a_person_retires_is_hidden_at_once_and_stays_so_until_it_is_taken_
 
 def test_an_item_that_goes_and_comes_back_meanwhile_is_still_retired(tmp_path: Path):
     home = make_home(tmp_path)
-    with open_pipeline(tmp_path) as pipeline:
-        retire_item(pipeline, REFUNDS, reason="wrong", actor="ana")
+    with open_workspace(tmp_path) as workspace:
+        retire_item(workspace, REFUNDS, reason="wrong", actor="ana")
     lose(home, 0)
     home.write("docs/0.md", "# Page 0\n\nrefund rule 0 again\n")
     home.refresh()
@@ -234,8 +234,8 @@ def test_a_version_that_a_person_retired_outlives_the_return_of_its_item(tmp_pat
     home.refresh("registry")
     home.build()
     gmv = "metric:registry/gmv"
-    with open_pipeline(tmp_path) as pipeline:
-        retire_item(pipeline, gmv, version="2", reason="wrong formula", actor="ana")
+    with open_workspace(tmp_path) as workspace:
+        retire_item(workspace, gmv, version="2", reason="wrong formula", actor="ana")
     assert home.codes(gmv) == {"1": None, "2": "retired"}
     home.remove("metrics.yaml")
     home.refresh("registry")
@@ -245,17 +245,17 @@ def test_a_version_that_a_person_retired_outlives_the_return_of_its_item(tmp_pat
     for _ in range(2):
         assert home.codes(gmv) == {"1": None, "2": "retired"}
         home.build()
-    with open_pipeline(tmp_path) as pipeline:
-        restore_item(pipeline, gmv, version="2", actor="ana")
+    with open_workspace(tmp_path) as workspace:
+        restore_item(workspace, gmv, version="2", actor="ana")
     assert home.codes(gmv) == {"1": "superseded", "2": None}
 
 
 def test_taking_a_retirement_back_does_not_bring_back_what_the_source_lost(tmp_path: Path):
     home = make_home(tmp_path)
     lose(home, 0)
-    with open_pipeline(tmp_path) as pipeline:
-        retire_item(pipeline, REFUNDS, reason="wrong", actor="ana")
-        restore_item(pipeline, REFUNDS, actor="ana")
+    with open_workspace(tmp_path) as workspace:
+        retire_item(workspace, REFUNDS, reason="wrong", actor="ana")
+        restore_item(workspace, REFUNDS, actor="ana")
     assert REFUNDS not in home.shown("refund")
     home.write("docs/0.md", "# Page 0\n\nrefund rule 0\n")
     home.refresh()
@@ -264,51 +264,51 @@ def test_taking_a_retirement_back_does_not_bring_back_what_the_source_lost(tmp_p
 
 def test_what_cannot_be_retired_or_restored_is_refused_and_changes_nothing(tmp_path: Path):
     home = make_home(tmp_path, pages=1)
-    with open_pipeline(tmp_path) as pipeline:
-        before = pipeline.ledger.overlay_sequence()
+    with open_workspace(tmp_path) as workspace:
+        before = workspace.ledger.overlay_sequence()
         for refused, code, call in (
-            (InvalidRequest, "no_reason", lambda: retire_item(pipeline, REFUNDS, reason=" ")),
-            (NotFound, "no_item", lambda: retire_item(pipeline, "document:docs/none", reason="x")),
-            (NotFound, "no_item", lambda: retire_item(pipeline, REFUNDS, version="9", reason="x")),
+            (InvalidRequest, "no_reason", lambda: retire_item(workspace, REFUNDS, reason=" ")),
+            (NotFound, "no_item", lambda: retire_item(workspace, "document:docs/none", reason="x")),
+            (NotFound, "no_item", lambda: retire_item(workspace, REFUNDS, version="9", reason="x")),
             (
                 NotFound,
                 "no_item",
-                lambda: retire_item(pipeline, REFUNDS, tenant="globex", reason="x"),
+                lambda: retire_item(workspace, REFUNDS, tenant="globex", reason="x"),
             ),
-            (NotFound, "not_retired", lambda: restore_item(pipeline, REFUNDS)),
+            (NotFound, "not_retired", lambda: restore_item(workspace, REFUNDS)),
         ):
             with pytest.raises(refused) as raised:
                 call()
             assert raised.value.stable_code == code
-        assert pipeline.ledger.overlay_sequence() == before
-        retire_item(pipeline, REFUNDS, reason="wrong")
+        assert workspace.ledger.overlay_sequence() == before
+        retire_item(workspace, REFUNDS, reason="wrong")
         (version,) = home.codes(REFUNDS)
         with pytest.raises(InvalidRequest) as whole:
-            restore_item(pipeline, REFUNDS, version=version)
+            restore_item(workspace, REFUNDS, version=version)
         assert whole.value.stable_code == "item_retired"
 
 
 def test_a_build_finishes_the_retirement_that_was_cut_off_before_its_events(tmp_path: Path):
     home = make_home(tmp_path)
-    with open_pipeline(tmp_path) as pipeline, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(pipeline.ledger), "append_events", lambda *_: json.loads(""))
+    with open_workspace(tmp_path) as workspace, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(workspace.ledger), "append_events", lambda *_: json.loads(""))
         with pytest.raises(ValueError, match="Expecting value"):
-            retire_item(pipeline, REFUNDS, reason="wrong", actor="ana")
+            retire_item(workspace, REFUNDS, reason="wrong", actor="ana")
     assert REFUNDS not in home.shown("refund")
-    with open_pipeline(tmp_path) as pipeline:
-        retire_item(pipeline, REFUNDS, reason="wrong", actor="ana")
+    with open_workspace(tmp_path) as workspace:
+        retire_item(workspace, REFUNDS, reason="wrong", actor="ana")
     assert steps(home, REFUNDS) == [("created", "build"), ("retired", "ana")]
     build_index(tmp_path)
 
 
 def test_taking_a_retirement_back_leaves_out_what_the_source_dropped_meanwhile(tmp_path: Path):
     home = make_home(tmp_path)
-    with open_pipeline(tmp_path) as pipeline:
-        retire_item(pipeline, REFUNDS, reason="old", tenant="acme", actor="ana")
+    with open_workspace(tmp_path) as workspace:
+        retire_item(workspace, REFUNDS, reason="old", tenant="acme", actor="ana")
     home.remove("docs/0.md")
     home.refresh()
-    with open_pipeline(tmp_path) as pipeline:
-        restore_item(pipeline, REFUNDS, tenant="acme", actor="ana")
+    with open_workspace(tmp_path) as workspace:
+        restore_item(workspace, REFUNDS, tenant="acme", actor="ana")
     assert REFUNDS not in home.shown("refund rule 0")
     home.write("docs/0.md", "# Page 0\n\nrefund rule 0\n")
     home.refresh()

@@ -21,8 +21,8 @@ from testing.artifacts import (
     build_index,
     make_item,
     make_project,
-    open_pipeline,
     open_project,
+    open_workspace,
     overlay,
     store_items,
 )
@@ -45,8 +45,8 @@ def _created(home: Path, items: Sequence[ContextItem]) -> None:
         )
         for item in items
     ]
-    with open_pipeline(home) as pipeline:
-        pipeline.ledger.append_events(events)
+    with open_workspace(home) as workspace:
+        workspace.ledger.append_events(events)
 
 
 def _project(home: Path, *items: ContextItem, head: str = "", **source: Any) -> Path:
@@ -63,31 +63,31 @@ def _show(home: Path, at: datetime = NOW) -> str:
 
 
 def _sweep(home: Path, at: datetime = NOW, **options: Any) -> Sweep:
-    with open_pipeline(home, at) as pipeline:
-        return record_evictions(pipeline, **options)
+    with open_workspace(home, at) as workspace:
+        return record_evictions(workspace, **options)
 
 
 def _life(home: Path, item_id: str = REFUNDS, version: str = "1") -> list[str]:
-    with open_pipeline(home) as pipeline:
+    with open_workspace(home) as workspace:
         return [
             e.to_state.value
-            for e in pipeline.ledger.events_for("acme", item_id)
+            for e in workspace.ledger.events_for("acme", item_id)
             if e.version == version
         ]
 
 
 def _recalls(home: Path) -> list[tuple[str, str, int, tuple[str, ...]]]:
-    with open_pipeline(home) as pipeline:
+    with open_workspace(home) as workspace:
         return [
             (r.version, r.code, r.snapshots, r.snapshot_ids)
-            for r in pipeline.ledger.recalls("acme")
+            for r in workspace.ledger.recalls("acme")
         ]
 
 
 def _read(home: Path, at: datetime) -> None:
     """Record that the source was read."""
-    with open_pipeline(home) as pipeline:
-        pipeline.ledger.record_source(
+    with open_workspace(home) as workspace:
+        workspace.ledger.record_source(
             SourceObservation(
                 name="handbook",
                 kind="documents",
@@ -269,8 +269,8 @@ def test_two_sweeps_at_once_record_each_event_once(tmp_path: Path) -> None:
         thread.join()
     assert all(_life(home, item.item_id) == ["created", "retired", "evicted"] for item in items)
     recalled: list[RecallNotice] = []
-    with open_pipeline(home) as pipeline:
-        recalled.extend(pipeline.ledger.recalls())
+    with open_workspace(home) as workspace:
+        recalled.extend(workspace.ledger.recalls())
     assert sorted(notice.item_id for notice in recalled) == sorted(item.item_id for item in items)
 
 

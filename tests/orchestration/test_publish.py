@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from ctx_pipeline.building.generation import current_generation
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.contracts import ContextRequest, DefinitionFinding, Identity, PublishReport, Task
 from ctx_pipeline.errors import ConfigError, InvalidRequest, NotFound, Unavailable
 from ctx_pipeline.index.history import roll_back, unpin
@@ -20,7 +22,7 @@ from ctx_pipeline.index.store import Store
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.lifecycle.retire import retire_item
 from ctx_pipeline.orchestration.publish import DefinitionFile, check, publish
-from testing.artifacts import ANA, NOW, build_index, open_pipeline, open_project, write_config
+from testing.artifacts import ANA, NOW, build_index, open_project, open_workspace, write_config
 
 REGISTRY = {"kind": "semantic_registry", "path": "semantic"}
 WAREHOUSE = {"kind": "schema_metadata", "path": "warehouse"}
@@ -74,8 +76,8 @@ class Home:
         (folder / "warehouse" / "regions.csv").write_text(REGIONS, encoding="utf-8")
 
     def read_warehouse(self) -> Home:
-        with open_pipeline(self.folder) as pipeline:
-            pipeline.refresh_source("warehouse")
+        with open_workspace(self.folder) as workspace:
+            refresh_source(workspace, "warehouse")
         return self
 
     def draft(self, *metrics: Mapping[str, Any], name: str = "gmv.yaml") -> Path:
@@ -121,8 +123,8 @@ class Home:
             }
 
     def state(self) -> tuple[int, int, str | None]:
-        with open_pipeline(self.folder) as pipeline:
-            return pipeline.store.max_seq(), pipeline.ledger.overlay_sequence(), self.live()
+        with open_workspace(self.folder) as workspace:
+            return workspace.store.max_seq(), workspace.ledger.overlay_sequence(), self.live()
 
 
 @pytest.fixture
@@ -244,8 +246,8 @@ def test_a_file_that_is_edited_back_by_hand_brings_the_old_version_back(publishe
     published.publish(V2)
     build_index(published.folder)
     (published.folder / "semantic" / "gmv.yaml").write_text(text(GMV), encoding="utf-8")
-    with open_pipeline(published.folder, published.now) as pipeline:
-        pipeline.refresh_source("registry")
+    with open_workspace(published.folder, published.now) as workspace:
+        refresh_source(workspace, "registry")
     for _ in range(2):
         assert published.versions() == {"1": None, "2": "retired"}
         build_index(published.folder)
@@ -555,8 +557,8 @@ def test_the_report_says_what_changed_and_who_was_shown_the_old_version(publishe
     (published.folder / "glossary.yaml").write_text(
         "terms: [{name: GMV, definition: What was sold, subject: 'metric:gmv'}]\n", encoding="utf-8"
     )
-    with open_pipeline(published.folder) as pipeline:
-        pipeline.refresh_source("words")
+    with open_workspace(published.folder) as workspace:
+        refresh_source(workspace, "words")
     build_index(published.folder)
     bo = Identity(principal="bo", tenant="acme")
     with open_project(published.folder) as project:
@@ -746,10 +748,10 @@ def test_two_processes_that_publish_at_once_lose_no_version_and_mix_no_file(home
     for child in children:
         child.join(200)
         assert child.exitcode == 0
-    with open_pipeline(home.folder) as pipeline:
-        keys = pipeline.store.scan_keys()
+    with open_workspace(home.folder) as workspace:
+        keys = workspace.store.scan_keys()
         stored = list(zip(keys["item_id"].to_pylist(), keys["version"].to_pylist(), strict=True))
-        assert pipeline.ledger.overlay_since(0) == ()
+        assert workspace.ledger.overlay_since(0) == ()
     every = [
         (f"metric:registry/{name}", str(n))
         for name in ("one", "two", "shared")
@@ -770,9 +772,14 @@ def test_two_processes_that_publish_at_once_lose_no_version_and_mix_no_file(home
 def test_retiring_a_published_version_brings_the_one_before_back(published: Home) -> None:
     published.publish(V2)
     build_index(published.folder)
-    with open_pipeline(published.folder, at=published.now) as pipeline:
+    with open_workspace(published.folder, at=published.now) as workspace:
         retire_item(
-            pipeline, "metric:registry/gmv", version="2", reason="wrong", tenant="acme", actor="ana"
+            workspace,
+            "metric:registry/gmv",
+            version="2",
+            reason="wrong",
+            tenant="acme",
+            actor="ana",
         )
     assert published.shown() == {"metric:registry/gmv@1"}
     build_index(published.folder)
@@ -784,19 +791,19 @@ def test_what_is_published_while_the_index_is_pinned_waits_and_the_version_befor
 ) -> None:
     published.publish(AOV, name="aov.yaml")
     build_index(published.folder)
-    with open_pipeline(published.folder) as pipeline:
-        roll_back(pipeline.layout, pipeline.generation(), pipeline.store, at=NOW)
+    with open_workspace(published.folder) as workspace:
+        roll_back(workspace.layout, current_generation(workspace), workspace.store, at=NOW)
     published.publish(V2)
     build_index(published.folder)
     assert published.shown() == {"metric:registry/gmv@1"}
-    with open_pipeline(published.folder) as pipeline:
-        unpin(pipeline.layout)
+    with open_workspace(published.folder) as workspace:
+        unpin(workspace.layout)
     assert published.shown() == {"metric:registry/gmv@2"}
 
 
 def test_rolling_back_a_published_version_serves_the_one_before(published: Home) -> None:
     published.publish(V2)
     build_index(published.folder)
-    with open_pipeline(published.folder) as pipeline:
-        roll_back(pipeline.layout, pipeline.generation(), pipeline.store, at=NOW)
+    with open_workspace(published.folder) as workspace:
+        roll_back(workspace.layout, current_generation(workspace), workspace.store, at=NOW)
     assert published.shown() == {"metric:registry/gmv@1"}

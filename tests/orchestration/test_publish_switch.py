@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ctx_pipeline.building.generation import current_generation
 from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.index import artifact
@@ -31,8 +32,8 @@ from testing.artifacts import (
     NOW,
     STAGES,
     build_index,
-    open_pipeline,
     open_project,
+    open_workspace,
     write_config,
 )
 
@@ -77,7 +78,8 @@ def shown(project: ContextProject, at: datetime = LATER, **more: Any) -> list[st
 
 
 def absorb(home: Path) -> None:
-    with open_pipeline(home, LATER) as pipeline:
+    with open_workspace(home, LATER) as workspace:
+        pipeline = Pipeline(workspace)
         for stage in STAGES:
             getattr(pipeline, stage)()
 
@@ -166,8 +168,8 @@ def test_two_publishes_in_a_row_leave_the_version_that_is_served_until_one_build
 
 def test_what_is_retired_goes_at_once_whatever_waits(home: Path):
     publish(home, [definition(2)], build=False, clock=lambda: LATER)
-    with open_project(home) as project, open_pipeline(home, LATER) as pipeline:
-        retire_item(pipeline, GMV, reason="wrong", tenant="acme", actor="ana")
+    with open_project(home) as project, open_workspace(home, LATER) as workspace:
+        retire_item(workspace, GMV, reason="wrong", tenant="acme", actor="ana")
         assert shown(project) == []
         absorb(home)
         assert shown(project) == []
@@ -175,8 +177,8 @@ def test_what_is_retired_goes_at_once_whatever_waits(home: Path):
 
 def test_a_waiting_version_that_is_retired_never_shows_and_the_one_before_stays(home: Path):
     publish(home, [definition(2)], build=False, clock=lambda: LATER)
-    with open_project(home) as project, open_pipeline(home, LATER) as pipeline:
-        retire_item(pipeline, GMV, version="2", reason="wrong", tenant="acme", actor="ana")
+    with open_project(home) as project, open_workspace(home, LATER) as workspace:
+        retire_item(workspace, GMV, version="2", reason="wrong", tenant="acme", actor="ana")
         assert shown(project) == ["1"]
         absorb(home)
         assert shown(project) == ["1"]
@@ -185,9 +187,9 @@ def test_a_waiting_version_that_is_retired_never_shows_and_the_one_before_stays(
 def test_an_index_that_is_pinned_or_rolled_back_keeps_one_version_live(home: Path):
     publish(home, [definition(2)], build=False, clock=lambda: LATER)
     absorb(home)
-    with open_project(home) as project, open_pipeline(home, LATER) as pipeline:
+    with open_project(home) as project, open_workspace(home, LATER) as workspace:
         assert shown(project) == ["2"]
-        roll_back(pipeline.layout, pipeline.generation(), pipeline.store, at=LATER)
+        roll_back(workspace.layout, current_generation(workspace), workspace.store, at=LATER)
         assert shown(project) == ["1"]
         report = publish(home, [definition(3)], build=False, clock=lambda: LATER)
         assert not report.served
@@ -209,24 +211,24 @@ def test_an_earlier_moment_shows_its_own_version_before_and_after_the_switch(hom
 
 
 def test_a_version_is_recalled_when_it_is_replaced_and_not_before(home: Path):
-    with open_project(home) as project, open_pipeline(home, LATER) as pipeline:
+    with open_project(home) as project, open_workspace(home, LATER) as workspace:
         project.assemble(ContextRequest(task=Task(text=TASK), identity=ANA), at=LATER, durable=True)
         publish(home, [definition(2)], build=False, clock=lambda: LATER)
-        assert record_evictions(pipeline).recalls == ()
+        assert record_evictions(workspace).recalls == ()
         absorb(home)
-        (notice,) = record_evictions(pipeline).recalls
+        (notice,) = record_evictions(workspace).recalls
         assert (notice.item_id, notice.version, notice.code) == (GMV, "1", "superseded")
 
 
 def test_an_artifact_that_is_published_while_a_reader_opens_is_no_error(home: Path):
     """It knows overlay entries that were not there when the reader began."""
-    with open_pipeline(home, LATER) as pipeline:
+    with open_workspace(home, LATER) as workspace:
         published: list[str] = []
 
         def sequence_before_another_build() -> int:
-            before = pipeline.ledger.overlay_sequence()
+            before = workspace.ledger.overlay_sequence()
             if not published:
-                retire_item(pipeline, GMV, reason="wrong", tenant="acme", actor="ana")
+                retire_item(workspace, GMV, reason="wrong", tenant="acme", actor="ana")
                 absorb(home)
                 published.append("once")
             return before
@@ -234,6 +236,6 @@ def test_an_artifact_that_is_published_while_a_reader_opens_is_no_error(home: Pa
         index = ServingIndex(
             home,
             overlay_sequence=sequence_before_another_build,
-            overlay_since=pipeline.ledger.overlay_since,
+            overlay_since=workspace.ledger.overlay_since,
         )
         assert index.view().overlay_sequence < index.view().overlay_sequence

@@ -11,7 +11,7 @@ import pytest
 from ctx_pipeline.contracts import ContextItem, Identity, Scope, Sensitivity, Trust
 from ctx_pipeline.index.store import StoredItem
 from ctx_pipeline.security.narrowing import narrowed
-from testing.artifacts import ANA, make_item, open_pipeline, write_config
+from testing.artifacts import ANA, make_item, open_workspace, write_config
 from tests.building.test_ingest import METRIC, Home
 
 BO = ANA.model_copy(update={"principal": "bo", "groups": ("finance",)})
@@ -68,8 +68,8 @@ def test_what_cannot_be_read_stays_as_it_is_while_the_grants_do(tmp_path: Path):
     home.refresh()
     home.write("docs/1.md", "---\nvalid_from: 2026-10-01 08:00\n---\nbroken\n")
     assert home.refresh().added == 0
-    with open_pipeline(tmp_path) as pipeline:
-        row = pipeline.store.scan().to_pylist()[-1]
+    with open_workspace(tmp_path) as workspace:
+        row = workspace.store.scan().to_pylist()[-1]
     assert StoredItem(**row).item().scope.groups == ("finance",)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ctx_pipeline.contracts import ContextPack, ContextRequest, Message, Observation, Task
 from ctx_pipeline.contracts.render import FORMATS
 from ctx_pipeline.project import ContextProject
-from testing.artifacts import ANA, NOW, open_pipeline, open_project
+from testing.artifacts import ANA, NOW, open_project, open_workspace
 from testing.unseen import UNSEEN, is_legible
 from tests.building.test_ingest import Home
 from tests.stages.pack_text import parse
@@ -127,9 +127,9 @@ def test_whatever_file_they_come_in_they_reach_no_pack_and_are_reported(tmp_path
     with open_project(home.folder) as project:
         pack = ask(project)
     assert_legible(pack)
-    with open_pipeline(home.folder) as pipeline:
+    with open_workspace(home.folder) as workspace:
         stored = [
-            json.loads(text) for text in pipeline.store.scan().column("item_json").to_pylist()
+            json.loads(text) for text in workspace.store.scan().column("item_json").to_pylist()
         ]
     assert {item["provenance"]["source_id"] for item in stored} == set(DOORS)
     assert all(is_legible(text) for item in stored for text in texts_of(item))

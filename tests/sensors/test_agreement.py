@@ -11,11 +11,13 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
 from ctx_pipeline import build
-from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.generation import current_generation
 from ctx_pipeline.definitions import make_definitions
+from ctx_pipeline.index.history import published_generation
 from ctx_pipeline.publish import DefinitionFile, publish
 from ctx_pipeline.resources import ContextProjectResource
 from ctx_pipeline.sensors.superseded import superseded_versions
+from ctx_pipeline.workspace import Workspace
 from testing.artifacts import write_config
 
 STAGE = dg.AssetKey(["stages", "discovered_items"])
@@ -88,8 +90,8 @@ def test_a_source_that_is_read_after_the_stages_were_built_from_it_is_caught_up_
     stages = [key for key in _run_of(_tick(home, instance)) if key != REGISTRY]
     _run(home, instance, stages)
     _run(home, instance, [REGISTRY])
-    with Pipeline(home) as pipeline:
-        assert pipeline.generation() == pipeline.published_generation()
+    with Workspace.open(home) as workspace:
+        assert current_generation(workspace) == published_generation(workspace.layout)
     assert _unsynced(home, instance)[0] == STAGE.to_user_string()
     keys = _run_of(_tick(home, instance))
     assert (STAGE in keys, REGISTRY in keys) == (True, False)

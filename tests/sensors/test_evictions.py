@@ -20,8 +20,8 @@ from testing.artifacts import (
     append_overlay,
     make_item,
     make_project,
-    open_pipeline,
     open_project,
+    open_workspace,
     overlay,
 )
 
@@ -45,8 +45,8 @@ def test_recalls_are_observed_once_by_id_and_forgotten_ids_are_only_counted(tmp_
         for name in ("refunds", "shipping", "erased")
     ]
     home = make_project(tmp_path, items, head="[policy]\nmin_relevance = 0.0")
-    with open_pipeline(home) as pipeline:
-        pipeline.ledger.append_events(
+    with open_workspace(home) as workspace:
+        workspace.ledger.append_events(
             [
                 LifecycleEvent(
                     tenant="acme", item_id=item.item_id, version="1", from_state=None, to_state=Lifecycle.CREATED,

@@ -11,13 +11,13 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import build
-from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.ledger import SnapshotRecord
 from ctx_pipeline.orchestration.build import BUILD_TAG, open_instance
 from ctx_pipeline.resources import ContextProjectResource, build_lock
 from ctx_pipeline.resources.retention import prune_events
 from ctx_pipeline.sensors.maintenance import maintenance
+from ctx_pipeline.workspace import Workspace
 from testing.artifacts import build_index, make_item, store_items, write_config
 
 
@@ -38,8 +38,8 @@ def test_a_fragmented_store_is_merged_but_not_under_a_build(
     with build_lock(home, 0.0):
         assert "left alone (build_busy)" in _tick(home, instance)
     assert "2 fragments of the store merged" in _tick(home, instance)
-    with Pipeline(home) as pipeline:
-        assert pipeline.store.fragments() == 1
+    with Workspace.open(home) as workspace:
+        assert workspace.store.fragments() == 1
     assert _tick(home, instance) == "nothing was due"
 
 
@@ -104,14 +104,14 @@ def test_old_runs_go_but_not_those_that_an_asset_was_built_by(
 def test_snapshots_go_when_a_time_is_set(home: Path, instance: dg.DagsterInstance) -> None:
     old = datetime.now(UTC) - timedelta(days=181)
     for number, at in enumerate((old, datetime.now(UTC))):
-        with Pipeline(home) as pipeline:
-            pipeline.ledger.submit_snapshot(_snapshot(f"snap_{number}", at), durable=True)
+        with Workspace.open(home) as workspace:
+            workspace.ledger.submit_snapshot(_snapshot(f"snap_{number}", at), durable=True)
     assert _tick(home, instance) == "nothing was due"
     with (home / "ctx.toml").open("a", encoding="utf-8") as config:
         config.write('[retention]\nsnapshots = "180d"\n')
     assert _tick(home, instance) == "1 snapshots past their time deleted"
-    with Pipeline(home) as pipeline:
-        assert [kept.snapshot_id for kept in pipeline.ledger.snapshots("acme")] == ["snap_1"]
+    with Workspace.open(home) as workspace:
+        assert [kept.snapshot_id for kept in workspace.ledger.snapshots("acme")] == ["snap_1"]
 
 
 def _snapshot(name: str, at: datetime) -> SnapshotRecord:
@@ -152,11 +152,11 @@ def test_an_unreadable_pointer_keeps_artifacts_and_stops_nothing_else(
     monkeypatch.setattr("ctx_pipeline.lifecycle.maintenance.MAX_FRAGMENTS", 1)
     with (home / "ctx.toml").open("a", encoding="utf-8") as config:
         config.write('[retention]\nsnapshots = "180d"\n')
-    with Pipeline(home) as pipeline:
+    with Workspace.open(home) as workspace:
         old = _snapshot("snap_0", datetime.now(UTC) - timedelta(days=181))
-        pipeline.ledger.submit_snapshot(old, durable=True)
-        pipeline.layout.derived.mkdir(parents=True, exist_ok=True)
-        pipeline.layout.pointer.write_text(content, encoding="utf-8")
+        workspace.ledger.submit_snapshot(old, durable=True)
+        workspace.layout.derived.mkdir(parents=True, exist_ok=True)
+        workspace.layout.pointer.write_text(content, encoding="utf-8")
     done = _tick(home, instance)
     assert "2 fragments of the store merged; artifacts were left alone" in done
     assert "1 snapshots past their time deleted" in done

@@ -14,13 +14,14 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import build
+from ctx_pipeline.assets import sources as assets
 from ctx_pipeline.building.alerts import newest_alerts
-from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.errors import CtxError, Unavailable
 from ctx_pipeline.project import ContextProject
 from ctx_pipeline.resources import ContextProjectResource
 from ctx_pipeline.sensors.run_failed import run_failed
+from ctx_pipeline.workspace import Workspace
 
 
 class _Hook(BaseHTTPRequestHandler):
@@ -50,10 +51,10 @@ def hook() -> Iterator[str]:
 def _fail(
     home: Path, instance: dg.DagsterInstance, raised: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> Any:
-    def broken(self: Pipeline, name: str) -> object:
+    def broken(workspace: Workspace, name: str) -> object:
         raise raised
 
-    monkeypatch.setattr(Pipeline, "refresh_source", broken)
+    monkeypatch.setattr(assets, "refresh_source", broken)
     job = make_definitions(home).resolve_job_def("build_all")
     return job.execute_in_process(
         instance=instance,
@@ -126,10 +127,10 @@ def test_a_run_that_died_is_told_and_a_webhook_that_does_not_answer_fails_nothin
 def test_a_build_that_fails_on_the_command_line_leaves_its_alert_too(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: Pipeline, name: str) -> object:
+    def broken(workspace: Workspace, name: str) -> object:
         raise Unavailable("no", code="disk_full")
 
-    monkeypatch.setattr(Pipeline, "refresh_source", broken)
+    monkeypatch.setattr(assets, "refresh_source", broken)
     with pytest.raises(CtxError):
         build(home, select="sources/notes", progress=False)
     (alert,) = newest_alerts(home)

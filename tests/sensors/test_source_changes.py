@@ -9,10 +9,11 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import build
-from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.assets import sources as assets
 from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.resources import ContextProjectResource
 from ctx_pipeline.sensors.source_changes import MAX_ATTEMPTS, source_changes
+from ctx_pipeline.workspace import Workspace
 from tests.sensors.conftest import write_old
 
 
@@ -74,15 +75,15 @@ def test_a_file_that_was_just_written_to_has_to_look_the_same_twice(
 def test_a_change_while_the_source_is_read_is_read_too(
     home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = Pipeline.refresh_source
+    read = assets.refresh_source
 
-    def reading(self: Pipeline, name: str) -> object:
-        report = read(self, name)
+    def reading(workspace: Workspace, name: str) -> object:
+        report = read(workspace, name)
         write_old(home / "documents" / "late.md", "# Late\n迟到。\n")
         return report
 
     with monkeypatch.context() as patched:
-        patched.setattr(Pipeline, "refresh_source", reading)
+        patched.setattr(assets, "refresh_source", reading)
         build(home, select="sources/handbook", progress=False)
     (request,) = _tick(home, instance).run_requests or []
     assert "sources/handbook" in _keys(request)

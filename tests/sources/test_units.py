@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ctx_pipeline.building.pipeline import Pipeline
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.sources.documents import memories
 from ctx_pipeline.sources.formats import splitting
-from testing.artifacts import ANA, NOW, build_index, open_pipeline, open_project, write_config
+from ctx_pipeline.workspace import Workspace
+from testing.artifacts import ANA, NOW, build_index, open_project, open_workspace, write_config
 
 SOURCES: Mapping[str, Mapping[str, object]] = {"handbook": {}, "notes": {"kind": "memories"}}
 
@@ -43,8 +44,8 @@ def notes(home: Path, texts: Mapping[str, str], more: str = "") -> None:
 
 def refresh(home: Path) -> dict[str, tuple[int, int, int]]:
     """Read both sources; return (items, added, retired) of each."""
-    with open_pipeline(home) as pipeline:
-        reports = [pipeline.refresh_source(name) for name in SOURCES]
+    with open_workspace(home) as workspace:
+        reports = [refresh_source(workspace, name) for name in SOURCES]
     return {report.name: (report.items, report.added, report.retired) for report in reports}
 
 
@@ -58,8 +59,8 @@ def forbid_parsing(patch: pytest.MonkeyPatch) -> None:
 
 
 def stored(home: Path) -> list[tuple[str, str, str]]:
-    with open_pipeline(home) as pipeline:
-        keys = pipeline.store.scan_keys()
+    with open_workspace(home) as workspace:
+        keys = workspace.store.scan_keys()
     return list(
         zip(*(keys[name].to_pylist() for name in ("item_id", "version", "item_hash")), strict=True)
     )
@@ -122,8 +123,8 @@ def test_a_reading_whose_end_was_lost_is_not_trusted(home: Path, monkeypatch: py
 def test_other_settings_of_the_source_parse_everything(home: Path):
     write_config(home, {"handbook": {"groups": ["finance"]}, "notes": {"kind": "memories"}})
     assert refresh(home) == {"handbook": (2, 2, 0), "notes": (2, 0, 0)}
-    with open_pipeline(home) as pipeline:
-        newest = pipeline.store.read("acme", "document:handbook/a.md#1", stored(home)[0][1])
+    with open_workspace(home) as workspace:
+        newest = workspace.store.read("acme", "document:handbook/a.md#1", stored(home)[0][1])
     assert newest is not None
     assert newest.item().scope.groups == ("finance",)
 
@@ -131,8 +132,8 @@ def test_other_settings_of_the_source_parse_everything(home: Path):
 def test_errors_are_reported_at_every_reading(home: Path):
     notes(home, {"m1": "Ana likes tea"}, more="no json\n")
     for _ in range(2):
-        with open_pipeline(home) as pipeline:
-            report = pipeline.refresh_source("notes")
+        with open_workspace(home) as workspace:
+            report = refresh_source(workspace, "notes")
         assert [error.code.value for error in report.errors] == ["bad_json"]
         assert report.retired == 0
 
@@ -144,8 +145,8 @@ def test_an_id_given_twice_is_reported_although_both_lines_were_there_before(hom
         more='{"id": "m1", "text": "Ana likes coffee"}\n',
     )
     for _ in range(2):
-        with open_pipeline(home) as pipeline:
-            report = pipeline.refresh_source("notes")
+        with open_workspace(home) as workspace:
+            report = refresh_source(workspace, "notes")
         assert [error.code.value for error in report.errors] == ["duplicate_id"]
         assert report.items == 2
 
@@ -173,5 +174,5 @@ def test_a_future_version_still_supersedes_when_it_was_not_parsed_again(home: Pa
     document(home, "d.md", f"---\nversion: 2\nvalid_from: {later}\n---\nnew")
     for _ in range(2):
         assert refresh(home)["handbook"][2] == 0
-    with Pipeline(home, clock=lambda: NOW + timedelta(days=3)) as pipeline:
-        assert pipeline.refresh_source("handbook").retired == 0
+    with Workspace.open(home, clock=lambda: NOW + timedelta(days=3)) as workspace:
+        assert refresh_source(workspace, "handbook").retired == 0

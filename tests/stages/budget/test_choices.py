@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.contracts import (
     ContextDecisionTrace,
     ContextItem,
@@ -24,7 +25,7 @@ from ctx_pipeline.contracts import (
     Trust,
 )
 from ctx_pipeline.errors import BudgetTooSmall
-from testing.artifacts import ANA, NOW, make_item, make_project, open_pipeline, open_project
+from testing.artifacts import ANA, NOW, make_item, make_project, open_project, open_workspace
 from tests.stages.reference_tokens import reference_encoding
 
 Traces = dict[str, ContextDecisionTrace]
@@ -190,8 +191,8 @@ def test_a_source_that_was_not_read_for_long_makes_its_items_stale(tmp_path: Pat
         tmp_path, [], {"docs": {"freshness": "24h"}}, "[policy]\nexclude_stale = true"
     )
     for hours, reason in ((25, Exclusion.STALE), (23, None)):
-        with open_pipeline(home, at=NOW - timedelta(hours=hours)) as pipeline:
-            pipeline.refresh_source("docs")
+        with open_workspace(home, at=NOW - timedelta(hours=hours)) as workspace:
+            refresh_source(workspace, "docs")
         from testing.artifacts import build_index
 
         build_index(home)
