@@ -125,7 +125,7 @@ def assemble(
         "goal": goal,
         "constraints": constraint,
     }
-    with run.open() as project:
+    with run.open(asked=task["text"]) as project:
         asked = build_request(stored, fields, task, run.flags, project.config.identity_contract())
         pack = project.assemble(asked, at=clock, durable=durable)
         if format is not None:

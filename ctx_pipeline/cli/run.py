@@ -102,11 +102,20 @@ class Run:
 
         return find_home(self.home_flag)
 
-    def open(self) -> ContextProject:
-        """Open the project; use it in a `with`."""
-        from ctx_pipeline.project import ContextProject
+    def open(self, *, asked: str | None = None) -> ContextProject:
+        """Open the project; use it in a `with`. `asked` is what it will be asked for at once."""
+        from ctx_pipeline.config.settings import load_config
 
-        return ContextProject.open(self.home)
+        loaded = load_config(self.home)
+        if asked:
+            from ctx_pipeline.index.embedder import embed_while
+
+            embed_while(loaded.embedder_model, asked)
+        # The thread embeds while these are imported.
+        from ctx_pipeline.project import ContextProject
+        from ctx_pipeline.workspace import Workspace
+
+        return ContextProject(Workspace(loaded))
 
     def identity(self, project: ContextProject) -> Identity | None:
         """Return who asks; None leaves it to `ctx.toml`."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ctx_pipeline.errors import CtxError, Unavailable
@@ -100,6 +101,20 @@ def load_embedder(model: str = "default") -> Embedder:
     """
     with _load_lock:
         return _load(DEFAULT_MODEL if model == "default" else model)
+
+
+def embed_while(model: str, query: str) -> None:
+    """Begin to load a model and to embed a query beside whatever the caller does next.
+
+    Most of both is outside of Python, so that a core of its own does it. What goes wrong is told to
+    whoever asks next.
+    """
+    Thread(target=_embed_quietly, args=(model, query), name="ctx-embedder", daemon=True).start()
+
+
+def _embed_quietly(model: str, query: str) -> None:
+    with suppress(CtxError):
+        load_embedder(model).embed_query(query)
 
 
 def embedding_source(item: ContextItem) -> str:

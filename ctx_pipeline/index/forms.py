@@ -71,12 +71,10 @@ class Forms:
             return self._maps[tenant]
 
     def _read(self, tenant: str) -> tuple[Any, list[tuple[int, ...]]] | None:
-        import pyarrow.compute as pc
-
         first, last = self._tenants.get(tenant, (0, 0))
         part = self._column.slice(first, last - first)
         by_form: dict[str, list[int]] = defaultdict(list)
-        for at in pc.indices_nonzero(pc.list_value_length(part)).to_pylist():
+        for at in _not_empty(part):
             names = self._names[first + at] = tuple(part[at].as_py())
             for form in dict.fromkeys(map(surface, names)):
                 if len(form) >= MIN_CHARS and form not in STOP_WORDS and not form.isdigit():
@@ -86,6 +84,14 @@ class Forms:
         import ahocorasick_rs
 
         return ahocorasick_rs.AhoCorasick(list(by_form)), [tuple(rows) for rows in by_form.values()]
+
+
+def _not_empty(lists: Any) -> list[int]:
+    """Return which lists of a column hold something: by its offsets, as pyarrow.compute takes 30 ms to load."""
+    import numpy as np
+
+    lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in lists.chunks]
+    return np.flatnonzero(np.concatenate(lengths)).tolist() if lengths else []
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:

@@ -12,7 +12,6 @@ from ctx_pipeline.security.visibility import ScopeLabel, is_within
 from ctx_pipeline.text import canonical_json, short_hash
 from ctx_pipeline.tools.definition import read_content
 from ctx_pipeline.tools.overlap import OverlapText, overlap_groups
-from ctx_pipeline.tools.poison import poison_of
 from ctx_pipeline.tools.provider_form import MAX_NAME_CHARS, hashed_name, plain_name, provider_form
 from ctx_pipeline.tools.schema_walk import properties_of
 from ctx_pipeline.tools.traits import RISKS, phases_of, returns_of, risk_of
@@ -173,6 +172,9 @@ class _Parsed:
 
     @classmethod
     def of(cls, tool: CatalogueTool) -> _Parsed:
+        # Only a build looks for it: compiling its patterns takes 10 ms of a command's start.
+        from ctx_pipeline.tools.poison import poison_of
+
         form = provider_form(tool.content)
         content = read_content(form.content)
         annotations, meta, schema, output = (

@@ -16,7 +16,6 @@ from ctx_pipeline.stages.sections import TOOLS
 from ctx_pipeline.text import short_hash
 from ctx_pipeline.tools.compact import compact_tool
 from ctx_pipeline.tools.definition import ToolDefinition, flatten_tools, read_content, tool_content
-from ctx_pipeline.tools.poison import poison_of
 from ctx_pipeline.tools.provider_form import plain_names, provider_form, renamed
 
 
@@ -87,6 +86,9 @@ class _Looked(NamedTuple):
 @lru_cache(maxsize=1_024)
 def _looked_at(content: str, shown: str) -> _Looked:
     """Return a tool's renditions and what is wrong with it; callers offer the same tools again and again."""
+    # Compiling its patterns takes 10 ms, and few requests bring tools.
+    from ctx_pipeline.tools.poison import poison_of
+
     form = provider_form(content)
     text = renamed(form.content, shown)
     short = compact_tool(text)

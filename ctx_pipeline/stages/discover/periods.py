@@ -19,8 +19,6 @@ from datetime import datetime
 from itertools import pairwise
 
 from ctx_pipeline.security.visibility import from_micros, micros
-from ctx_pipeline.stages.discover.period_chinese import chinese
-from ctx_pipeline.stages.discover.period_english import english
 from ctx_pipeline.stages.discover.period_fiscal import PLAIN, Calendar, fiscal
 from ctx_pipeline.stages.discover.period_words import (
     DAY,
@@ -77,6 +75,10 @@ def resolve(text: str, at: int, calendar: Calendar = PLAIN) -> tuple[Period, ...
     han = _HAN.search(text) is not None
     if not (_ENGLISH_CUE.search(text) or (han and _CHINESE_CUE.search(text))):
         return ()
+    # Compiling their patterns takes 10 ms, and most requests name no time.
+    from ctx_pipeline.stages.discover.period_chinese import chinese
+    from ctx_pipeline.stages.discover.period_english import english
+
     now = counting_weeks(from_micros(at), calendar.first_weekday)
     try:
         text, fiscal_atoms = fiscal(said, now, calendar)
