@@ -5,6 +5,7 @@ Data goes to stdout, words for people and progress to stderr. Nothing heavy is i
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Annotated
 
@@ -291,5 +292,8 @@ def _show_config(run: Run, *, origin: bool) -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    # Imports make a million objects that stay. Looking through them for garbage every 700 new ones,
+    # which is Python's default, takes an eighth of the CPU time of `ctx build`.
+    gc.set_threshold(50_000, 20, 20)
     speak_utf8()
     app()

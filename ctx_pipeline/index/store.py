@@ -127,6 +127,10 @@ class Store:
         self._lance = LanceFolder(folder)
         self._stored: dict[str, tuple[int, set[str]]] = {}
         """By table of vectors: the version that was read, and the hashes in it."""
+        self._head: tuple[int, tuple[int, str]] | None = None
+        """The version of the table of items that was read, and what `head` says of it."""
+        self._keys: tuple[int, pa.Table] | None = None
+        """The same for `scan_keys`: one source after the other looks through it."""
 
     @classmethod
     def of_project(cls, home: Path) -> Store:
@@ -174,8 +178,12 @@ class Store:
 
     def scan_keys(self) -> pa.Table:
         """Return every row without `item_json`, ordered by `seq`: a few milliseconds per 10,000 rows."""
-        schema = _item_schema()
-        return self._scan_items(schema.remove(schema.get_field_index("item_json")))
+        version = self._items_version()
+        if self._keys is None or self._keys[0] != version:
+            schema = _item_schema()
+            keys = self._scan_items(schema.remove(schema.get_field_index("item_json")))
+            self._keys = (version, keys)
+        return self._keys[1]
 
     def read(self, tenant: str, item_id: str, version: str) -> StoredItem | None:
         """Return the row of one item version, the last one if it was recorded again, or None."""
@@ -219,6 +227,17 @@ class Store:
 
     def head(self) -> tuple[int, str]:
         """Return the highest `seq` recorded and the hash of the item under it; 0 and nothing when there is none."""
+        version = self._items_version()
+        if self._head is None or self._head[0] != version:
+            self._head = (version, self._read_head())
+        return self._head[1]
+
+    def _items_version(self) -> int:
+        """Return the version of the table of items, which every commit of any process raises; 0 for none."""
+        table = self._lance.open(_ITEMS)
+        return 0 if table is None else reading(_ITEMS, lambda: table.version)
+
+    def _read_head(self) -> tuple[int, str]:
         table = self._lance.open(_ITEMS)
         if table is None:
             return 0, ""
