@@ -23,7 +23,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run the whole suite on every core; what is named stays in this process, which starts at once."""
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return 0
-    return psutil.cpu_count() or 1
+    # One more than cores: some tests wait for processes of their own, a minute for a daemon.
+    return (psutil.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(trylast=True)
