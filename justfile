@@ -28,6 +28,10 @@ imports:
 tests *args:
     {{ python }} -m pytest -q {{ args }}
 
+# Run the tests with many examples of each property
+full *args:
+    HYPOTHESIS_PROFILE=full {{ python }} -m pytest -q {{ args }}
+
 # Run every snippet of the documentation and check that the generated pages are current
 docs:
     {{ python }} -m pytest -q tests/docs/test_docs.py

@@ -1,4 +1,4 @@
-"""What every test shares: deterministic Hypothesis profiles and the folder of public corpora."""
+"""What every test shares: how many examples, on how many cores, in which order, and the folder of public corpora."""
 
 from __future__ import annotations
 
@@ -6,17 +6,35 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-from hypothesis import settings
 
+from testing.examples import load_profile
 from testing.postgres_server import Server, running_server
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-# The same examples on every machine; `HYPOTHESIS_PROFILE=explore` looks for new ones.
-settings.register_profile("ci", derandomize=True, deadline=None)
-settings.register_profile("explore", deadline=None, max_examples=1_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PROFILE = load_profile()
+LONG_SECONDS = 3_600
+"""Of one test in a profile with more examples than each change is tried with."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run the whole suite on every core; what is named stays in this process, which starts at once."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        return 0
+    # One more than cores: some tests wait for processes of their own, a minute for a daemon.
+    return (psutil.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that have slow tests, so that no core is left alone with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+    if PROFILE != "ci":
+        for item in items:
+            item.add_marker(pytest.mark.timeout(LONG_SECONDS), append=False)
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,7 @@ from testing.artifacts import (
     open_project,
     overlay,
 )
+from testing.examples import examples
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -69,7 +70,7 @@ def outcome(project: object, request: ContextRequest) -> str:
 
 @pytest.mark.timeout(180)
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -35,7 +35,7 @@ def load_everything() -> None:
     for module in pkgutil.walk_packages(ctx_pipeline.__path__, "ctx_pipeline."):
         if not any(part in module.name for part in (".versions", ".schema", "policy_cedar")):
             import_module(module.name)
-    for name in ("filelock", "rich.progress", "sqlalchemy.dialects.sqlite", "tantivy", "lancedb"):
+    for name in ("filelock", "rich.progress", "sqlalchemy.dialects.sqlite", "lancedb"):
         import_module(name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,6 +22,7 @@ from testing.artifacts import (
     overlay,
     write_config,
 )
+from testing.children import processes
 
 SECTIONS = 6
 
@@ -367,7 +367,7 @@ def _refresh_many(folder: str, ready: Any, results: Any) -> None:
 def test_two_processes_that_refresh_at_once_store_every_item_exactly_once(docs: Home):
     for number in range(40):
         docs.write(f"docs/{number:02d}.md", f"# Page {number}\n\nAbout refund number {number}.\n")
-    context = multiprocessing.get_context("spawn")
+    context = processes()
     ready, results = context.Barrier(2), context.Queue()
     children = [
         context.Process(target=_refresh_many, args=(str(docs.folder), ready, results))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -44,6 +43,7 @@ from testing.artifacts import (
     store_items,
     write_config,
 )
+from testing.children import processes
 
 HEAD = "[policy]\nmin_relevance = 0.0"
 A, B, C = (f"document:handbook/{name}" for name in "abc")
@@ -307,7 +307,7 @@ def _turn(folder: str, ready: Any, results: Any) -> None:
 @pytest.mark.timeout(120)
 def test_two_processes_that_roll_back_and_let_go_at_once_always_leave_a_whole_pointer(home: Path):
     hashes = {one.artifact for one in kept_artifacts(Layout(home))}
-    context = multiprocessing.get_context("spawn")
+    context = processes()
     ready, results = context.Barrier(2), context.Queue()
     children = [context.Process(target=_turn, args=(str(home), ready, results)) for _ in range(2)]
     for child in children:

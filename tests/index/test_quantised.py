@@ -13,6 +13,7 @@ from ctx_pipeline.index import quantised
 from ctx_pipeline.index.quantised import Quantised, quantised_table
 from ctx_pipeline.index.rows import Row
 from ctx_pipeline.security.visibility import ALWAYS, NEVER, ScopeLabel
+from testing.examples import examples
 
 LIMIT = 8
 
@@ -55,7 +56,7 @@ def make_vectors(rng: np.random.Generator, count: int, dim: int, shape: str) -> 
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     seed=st.integers(0, 2**32 - 1),
     count=st.integers(1, 400),

@@ -33,9 +33,10 @@ from testing.artifacts import (
     make_project,
     overlay,
 )
+from testing.examples import examples
 
 generated = settings(
-    max_examples=25,
+    max_examples=examples(25),
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -27,6 +27,7 @@ from ctx_pipeline.index.store import (
     ensure_embeddings,
 )
 from ctx_pipeline.text import sha256_hex
+from testing.examples import examples
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
 NASTY = "退款 'quoted' \"double\" \\ % _ 👩‍👩‍👧 \ufffd;--\n"
@@ -107,7 +108,7 @@ def test_what_was_appended_is_read_back_as_it_was(store: Store):
     ]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(st.text(st.characters()), min_size=1, max_size=5))
 def test_any_text_that_an_item_can_hold_survives_the_store(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]

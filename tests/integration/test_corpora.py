@@ -10,7 +10,7 @@ import pytest
 from ctx_pipeline import BuildReport, ContextProject, ContextRequest, Task, build
 from testing.corpora_project import make_corpora_project
 
-pytestmark = pytest.mark.timeout(1_800)
+pytestmark = [pytest.mark.timeout(1_800), pytest.mark.slow]
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 BUDGET = 8_000

@@ -24,7 +24,7 @@ from ctx_pipeline.errors import ConfigError, InvalidRequest, Unavailable
 from ctx_pipeline.orchestration.backfill import build_partitions
 from ctx_pipeline.orchestration.dev import start_dev
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

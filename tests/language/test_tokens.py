@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from ctx_pipeline.errors import Corrupt, InvalidRequest, Unavailable
 from ctx_pipeline.language import tokens
 from ctx_pipeline.language.tokens import ENCODINGS, MAX_REGEX_BLANKS, count_many, count_tokens
+from testing.examples import examples
 
 CORPORA = Path(os.environ.get("CTX_CORPORA", "../shared/corpora"))
 
@@ -113,7 +114,7 @@ def test_counting_many_is_counting_each(texts: list[str]):
     ),
     st.sampled_from(ENCODINGS),
 )
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=examples(300))
 def test_counts_of_blocks_add_up_when_each_has_a_fixed_head_and_ends_in_a_newline(
     bodies: list[str], encoding: str
 ):
@@ -211,7 +212,7 @@ def test_importing_the_counter_loads_no_tokenizer_and_counting_loads_no_binary_o
     ),
     st.sampled_from(ENCODINGS),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_long_text_with_breaks_is_counted_exactly_though_in_pieces(
     reference: dict[str, tiktoken.Encoding], parts: list[str], encoding: str
 ):

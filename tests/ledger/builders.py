@@ -1,8 +1,7 @@
-"""Values and child processes that the ledger's tests share."""
+"""Values that the ledger's tests share."""
 
 from __future__ import annotations
 
-import multiprocessing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -86,10 +85,3 @@ def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 def stored_ids(url: str) -> list[str]:
     return [row[0] for row in execute(url, "SELECT snapshot_id FROM snapshots ORDER BY sequence")]
-
-
-def processes() -> Any:
-    """Process starts that cost a fork of a clean server with everything imported."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", "pytest", "tests.ledger.children"])
-    return context

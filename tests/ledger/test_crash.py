@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from ctx_pipeline.ledger import Ledger
+from testing.children import processes
 from tests.ledger import children
-from tests.ledger.builders import BLOBS, overlay, processes, snapshot
+from tests.ledger.builders import BLOBS, overlay, snapshot
 
 ROOT = Path(__file__).parents[2]
 KILLS = 10

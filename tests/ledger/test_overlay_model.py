@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from ctx_pipeline.ledger import OVERLAY_CODES, Ledger, OverlayEntry
+from testing.examples import examples
 from tests.ledger.builders import overlay
 from tests.ledger.conftest import DATABASES
 
@@ -78,5 +79,5 @@ def test_the_overlay_is_a_list_for_every_handle(
             return str(request.getfixturevalue("postgres_server").database())
 
     run_state_machine_as_test(
-        Machine, settings=settings(max_examples=15, stateful_step_count=12, deadline=None)
+        Machine, settings=settings(max_examples=examples(15), stateful_step_count=12)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.lifecycle.retire import retire_item
 from ctx_pipeline.orchestration.publish import DefinitionFile, check, publish
 from testing.artifacts import ANA, NOW, build_index, open_project, open_workspace, write_config
+from testing.children import processes
 
 REGISTRY = {"kind": "semantic_registry", "path": "semantic"}
 WAREHOUSE = {"kind": "schema_metadata", "path": "warehouse"}
@@ -737,7 +737,7 @@ def _publish_many(folder: str, name: str, ready: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_two_processes_that_publish_at_once_lose_no_version_and_mix_no_file(home: Home):
-    context = multiprocessing.get_context("spawn")
+    context = processes()
     ready = context.Barrier(2)
     children = [
         context.Process(target=_publish_many, args=(str(home.folder), name, ready))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -36,6 +35,7 @@ from testing.artifacts import (
     open_workspace,
     write_config,
 )
+from testing.children import processes
 
 GMV = "metric:registry/gmv"
 LATER = NOW + timedelta(hours=1)
@@ -127,9 +127,7 @@ def _publish_and_die(folder: str, step: str) -> None:
 def test_a_poller_sees_exactly_one_live_version_at_every_instant_wherever_a_publish_is_killed(
     home: Path, step: str
 ):
-    publishing = multiprocessing.get_context("spawn").Process(
-        target=_publish_and_die, args=(str(home), step)
-    )
+    publishing = processes().Process(target=_publish_and_die, args=(str(home), step))
     with open_project(home) as project:
         packs = [shown(project)]
         publishing.start()

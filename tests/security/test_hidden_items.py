@@ -32,9 +32,10 @@ from testing.artifacts import (
     open_project,
     overlay,
 )
+from testing.examples import examples
 
 generated = settings(
-    max_examples=12,
+    max_examples=examples(12),
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

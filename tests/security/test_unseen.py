@@ -14,6 +14,7 @@ from ctx_pipeline.contracts import ContextPack, ContextRequest, Message, Observa
 from ctx_pipeline.contracts.render import FORMATS
 from ctx_pipeline.project import ContextProject
 from testing.artifacts import ANA, NOW, open_project, open_workspace
+from testing.examples import examples
 from testing.unseen import UNSEEN, is_legible
 from tests.building.test_ingest import Home
 from tests.stages.pack_text import parse
@@ -217,7 +218,7 @@ PARTS = (
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     bad=st.lists(st.sampled_from([*UNSEEN, "a", "退", "❤", "م"]), min_size=1, max_size=6).map(
         "".join

@@ -43,6 +43,7 @@ from testing.artifacts import (
     overlay,
     store_keys,
 )
+from testing.examples import examples
 
 HOUR = timedelta(hours=1)
 MICROSECOND = timedelta(microseconds=1)
@@ -393,7 +394,7 @@ def folded_codes(
 
 
 @pytest.mark.timeout(180)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(events=st.lists(random_events(), max_size=8), cut=st.integers(0, 8))
 def test_it_makes_no_difference_which_events_a_build_absorbed(events: list[Any], cut: int):
     starts = {"1": None, "2": NOW - HOUR, "3": NOW + HOUR}

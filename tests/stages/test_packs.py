@@ -31,13 +31,14 @@ from ctx_pipeline.text import canonical_json
 from ctx_pipeline.tools.compact import compact_tool
 from testing import strategies
 from testing.artifacts import ANA, NOW, make_item, make_project, open_project
+from testing.examples import examples
 from tests.stages.pack_text import parse
 from tests.stages.reference_tokens import reference_encoding
 
 FULL_BUDGET = 20_000
 INSTRUCTING = {"system_trusted", "enterprise_trusted"}
 generated = settings(
-    max_examples=40,
+    max_examples=examples(40),
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -166,7 +167,7 @@ def needed(error: BudgetTooSmall) -> int:
 
 
 @pytest.mark.timeout(180)
-@settings(generated, max_examples=15)
+@settings(generated, max_examples=examples(15))
 @given(items=strategies.catalogues(4), request=strategies.requests())
 def test_a_budget_that_is_too_small_says_what_is_needed_and_one_token_less_is_refused(
     items: list[ContextItem], request: ContextRequest

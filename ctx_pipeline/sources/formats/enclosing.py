@@ -101,6 +101,15 @@ def _tables(lines: Sequence[Line]) -> Iterator[Block]:
         at = last + 2
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`start` to `end` of a text, and how it reads alone."""
+
+    start: int
+    end: int
+    whole: str
+
+
 class Enclosures:
     """The blocks of a text, for the pieces that it is cut into."""
 
@@ -109,8 +118,8 @@ class Enclosures:
         self._blocks = blocks(text) if "```" in text or "~~~" in text or "|" in text else ()
         self._starts = [block.start for block in self._blocks]
 
-    def piece(self, start: int, end: int) -> str:
-        """Return `start` to `end` of the text so that it can be read alone.
+    def piece(self, start: int, end: int) -> Piece:
+        """Return `start` to `end` of the text so that it can be read alone, and what of the text it holds.
 
         What begins within a code block begins with its fence, what ends within one ends with a fence, and rows of a
         table stand below its header. A fence without a line of code goes; a piece of nothing else is empty.
@@ -127,10 +136,11 @@ class Enclosures:
         last = self._around(end - 1) if end > start else None
         if last is not None and last.tail:
             if end <= last.body or not self._text[max(start, last.body) : end].strip():
-                return f"{head}{self._text[start : min(end, last.start)].rstrip()}"
-            if end <= last.close:
+                end = min(end, last.start)
+            elif end <= last.close:
                 tail = f"\n{last.tail}"
-        return f"{head}{self._text[start:end].rstrip()}{tail}" if end > start else ""
+        held = self._text[start:end].rstrip()
+        return Piece(start, start + len(held), f"{head}{held}{tail}" if held else "")
 
     def _around(self, place: int) -> Block | None:
         at = bisect_right(self._starts, place) - 1

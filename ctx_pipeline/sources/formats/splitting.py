@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -88,11 +88,11 @@ def split_text(text: str, *, markdown: bool) -> tuple[Chunk, ...]:
 def _enclosed(text: str, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     enclosures = Enclosures(text)
     for chunk in chunks:
-        whole = enclosures.piece(chunk.start, chunk.end)
-        if whole == chunk.text:
+        piece = enclosures.piece(chunk.start, chunk.end)
+        if piece.whole == chunk.text:
             yield chunk
-        elif whole.strip():
-            yield replace(chunk, whole=whole)
+        elif piece.whole:
+            yield Chunk(piece.start, piece.end, text[piece.start : piece.end], piece.whole)
 
 
 def _trimmed(text: str) -> Iterator[Chunk]:

@@ -10,6 +10,7 @@ from pypdf import PdfReader, PdfWriter
 from ctx_pipeline.contracts import FileCode, FileStatus, ItemKind
 from ctx_pipeline.sources.formats import pdf as module
 from ctx_pipeline.sources.formats.pdf import PdfProblem, read_pdf
+from testing.examples import examples
 from tests.sources.small_pdf import pdf
 
 PLAIN = pdf(
@@ -152,7 +153,7 @@ def test_a_file_that_takes_too_long_is_left_within_a_page():
     assert next(ticks) < 100
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cut=st.integers(0, len(PLAIN)), junk=st.binary(max_size=30), at=st.integers(0, len(PLAIN)))
 def test_damage_gives_pages_or_a_problem(cut, junk, at):
     damaged = PLAIN[:at] + junk + PLAIN[at + len(junk) : max(at, cut)]

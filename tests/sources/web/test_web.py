@@ -10,6 +10,7 @@ from ctx_pipeline.contracts import FileCode, FileStatus, ItemKind, Trust
 from ctx_pipeline.sources.formats.charsets import decode_page
 from ctx_pipeline.sources.formats.pages import MAX_TAGS, PageProblem, cited_url, page_of, read_page
 from ctx_pipeline.sources.web.web import shown_url
+from testing.examples import examples
 from tests.sources.small_pdf import pdf
 from tests.sources.web.web_server import WebServer, serving
 
@@ -532,7 +533,7 @@ SOUP = """
 """
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.sampled_from(SOUP.split()), max_size=40).map(" ".join))
 def test_any_soup_of_tags_is_a_page(soup):
     page = page_of(soup)
