@@ -637,8 +637,8 @@ Every code that the library raises beside those of the families. `…` stands fo
 ## Other exit codes
 
 0 is success, 130 an interrupt, and 141 a reader of stdout that closed early. `ctx build` exits with 0 when single
-files could not be loaded and reports them; with `--strict` it exits with 2. `ctx doctor` exits with 5, 7 or 2 for the
-worst finding. """
+files could not be loaded and reports them, and when a project has no sources; with `--strict` it exits with 2.
+`ctx doctor` exits with 5, 7 or 2 for the worst finding. """
 
 
 def _error_row(code: str, made: list[tuple[type[errors.CtxError], str]]) -> tuple[str, ...]:

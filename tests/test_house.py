@@ -27,8 +27,6 @@ OVERSIZE: dict[str, int] = {
     "ctx_pipeline/building/ingest.py": 650,
     "ctx_pipeline/building/ingest.py::plan_changes": 67,
     "ctx_pipeline/building/pipeline.py": 614,
-    "ctx_pipeline/cli/context.py::assemble": 85,
-    "ctx_pipeline/cli/operate.py::retire": 65,
     "ctx_pipeline/index/reader.py": 651,
     "ctx_pipeline/stages/discover/serve.py::request_candidates": 66,
     "ctx_pipeline/stages/rank/features.py::add_scores": 78,

@@ -15,7 +15,7 @@ from ctx_pipeline.cli import operate as cli_operate
 from ctx_pipeline.cli import policy as cli_policy
 from ctx_pipeline.cli import publish as cli_publish
 from ctx_pipeline.cli import tools as cli_tools
-from ctx_pipeline.cli.run import Run, app, command, speak_utf8
+from ctx_pipeline.cli.run import NO_SOURCES, Run, app, command, speak_utf8
 
 DEMO_FOLDER = "ctx-demo"
 
@@ -98,7 +98,10 @@ def build(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 2 when a file could not be loaded.")
+        bool,
+        typer.Option(
+            "--strict", help="Exit with 2 when a file could not be loaded, or nothing could."
+        ),
     ] = False,
     partitions: Annotated[
         str | None,
@@ -131,10 +134,11 @@ def build(
         run.emit(report)
     else:
         run.blocks(build_view(report, run.hint))
-    if not report.sources and select is None:
-        run.say(
-            "No sources yet: add a [[sources]] table to ctx.toml; `ctx init DIR` writes examples"
-        )
+    nothing = not report.sources and select is None
+    if nothing:
+        run.say(NO_SOURCES)
+    if strict and nothing:
+        raise typer.Exit(InvalidRequest.exit_code)
     if strict and report.errors:
         run.say(f"{len(report.errors)} files or lines were not loaded, and --strict was given")
         raise typer.Exit(InvalidRequest.exit_code)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctx_pipeline.cli.context import Risk
+from ctx_pipeline.cli.choices import RISKS, one_of
 from ctx_pipeline.cli.run import Run, app, command
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def policy_show(
     ] = None,
     role: Annotated[str | None, typer.Option(metavar="NAME", help="Role of the agent.")] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Model profile.")] = None,
-    risk: Annotated[Risk | None, typer.Option(help="How much is at stake.")] = None,
+    risk: Annotated[str | None, one_of(RISKS, help="How much is at stake.")] = None,
 ) -> None:
     """Show what the project's policy says in one case.
 

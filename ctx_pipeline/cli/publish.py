@@ -56,8 +56,9 @@ def publish(
 ) -> None:
     """Check metric definitions, build, and serve them all at once.
 
-    Every process switches to what was built in one step. A file takes the place of the one of its name in the registry. When one has an error, nothing is written, and the
-    exit code is 2. Until the command has built, and wherever it is killed, the versions before are served.
+    Every process switches to what was built in one step. A file takes the place of the one of its
+    name in the registry. When one has an error, nothing is written, and the exit code is 2. Until
+    the command has built, and wherever it is killed, the versions before are served.
     """
     from ctx_pipeline.errors import InvalidRequest
     from ctx_pipeline.orchestration import publish as library
