@@ -34,7 +34,7 @@ from ctx_pipeline.sources.formats.pdf import (
     pdf_errors,
     read_pdf,
 )
-from ctx_pipeline.sources.formats.splitting import Outline, split_text
+from ctx_pipeline.sources.formats.splitting import Outline, split_text, without_references
 from ctx_pipeline.sources.formats.yaml_lines import YamlProblem
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.reading import ReadingBuilder, SourceReading
@@ -234,5 +234,5 @@ def chunk_drafts(document: Document) -> tuple[Draft, ...]:
 
 def document_title(document: Document, outline: Outline) -> str:
     """Return the front matter's title, else the first heading, else the file name."""
-    stated = " ".join((document.fields.title or "").split())[:MAX_TITLE_CHARS]
+    stated = " ".join(without_references(document.fields.title or "").split())[:MAX_TITLE_CHARS]
     return stated or outline.title or PurePosixPath(document.found.name).name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator
@@ -38,6 +39,15 @@ _BLANK = re.compile(r"\s")
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _UNDERLINE = re.compile(r"(={3,}|-{3,})[ \t]*$")
 _NOT_PARAGRAPH = re.compile(r"\s|[-*+>|#]|\d+[.)]\s")
+_CODE_OR_REFERENCE = re.compile(
+    r"""
+    `[^`]*`                             # code
+    | & \# [0-9]{1,7} ;                 # &#62;
+    | & \# [xX] [0-9a-fA-F]{1,6} ;      # &#x3e;
+    | & [A-Za-z] [A-Za-z0-9]{1,31} ;    # &gt;
+    """,
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,4 +227,14 @@ def _without_closing(text: str) -> str:
 
 
 def _heading_text(raw: str) -> str:
-    return " ".join(normalise(repair(raw)).split())[:MAX_HEADING_CHARS]
+    return " ".join(normalise(repair(without_references(raw))).split())[:MAX_HEADING_CHARS]
+
+
+def without_references(title: str) -> str:
+    """Return a title with its character references as the characters: `R&amp;D` is `R&D`.
+
+    Code in backticks stays as it is, as in Markdown.
+    """
+    return _CODE_OR_REFERENCE.sub(
+        lambda found: found[0] if found[0][0] == "`" else html.unescape(found[0]), title
+    )

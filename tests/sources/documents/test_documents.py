@@ -175,6 +175,26 @@ def test_the_title_falls_back_to_the_heading_and_the_file_name(one):
     assert one("text", name="notes.txt").items[0].title == "notes.txt"
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# Orders &gt; Refunds &amp; R&D\n\nt", "Orders > Refunds & R&D"),
+        ("# 退款 &#8212; 说明 &#x3e; 一\n\nt", "退款 — 说明 > 一"),
+        ("# The `&gt;` of a query &copy2026\n\nt", "The `&gt;` of a query &copy2026"),
+        ("# &nosuchname; &#99999999;\n\nt", "&nosuchname; &#99999999;"),
+        ("---\ntitle: Orders &gt; Refunds\n---\nt", "Orders > Refunds"),
+    ],
+)
+def test_character_references_of_a_title_are_the_characters(one, text, title):
+    assert one(text).items[0].title == title
+
+
+def test_a_reference_hides_nothing_in_a_title(one):
+    (item,) = one("# left &#x202e;right &#0;\n\nt").items
+    assert item.title.isprintable()
+    assert item.provenance.locator.heading_path[0].isprintable()
+
+
 def test_a_changed_chunk_changes_its_version_alone(one):
     parts = [f"# P{n}\n\n" + "words here. " * 120 for n in range(3)]
     before = {item.item_id: item.version for item in one("\n\n".join(parts)).items}

@@ -319,6 +319,27 @@ def test_whatever_a_text_says_its_periods_begin_before_they_end(text: str, at: i
     assert all(period.start < period.end and period.text in text for period in found)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deploy app:2025-10-01 again",
+        "image registry.example/app:2025-10 is broken",
+        "镜像 app:2025-10-01 有问题",
+        "nginx:2025-10-01 and app2:2025",
+    ],
+)
+def test_a_date_that_a_colon_ties_to_a_name_is_its_tag(text: str):
+    assert resolve(text, MONDAY) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["date:2025-10-01", "from:2025-10-01 to:2025-10-01", "orders: 2025-10-01", "日期:2025-10-01"],
+)
+def test_a_date_after_a_word_of_time_or_a_blank_is_a_period(text: str):
+    assert {moment(period.start) for period in resolve(text, MONDAY)} == {"2025-10-01"}
+
+
 @pytest.mark.parametrize("line", PHRASES.strip().splitlines())
 def test_a_phrase_means_all_of_what_it_says_or_nothing(line: str):
     text, _, wanted = line.partition(" | ")
