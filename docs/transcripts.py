@@ -1,12 +1,12 @@
 """Command lines of the documentation with what they print: `docs/src/*.sh`.
 
-A file is a list of steps. `#: name` opens one; below it stand commands, and below each command, as `# > ` lines, what
-it printed when it was recorded. After the name may stand `save=WORD` (the first snapshot id that the step prints is
-called `$WORD` from there on), `head=N` and `tail=N` (show only so many lines of each output) and `quiet` (not shown
-in a page).
+A file is a list of steps. `#: name` opens one; below it stand commands, and below each command, as
+`# > ` lines, what it printed when it was recorded. After the name may stand `save=WORD` (the first
+snapshot id that the step prints is called `$WORD` from there on), `head=N` and `tail=N` (show only
+so many lines of each output) and `quiet` (not shown in a page).
 
-A Python snippet has what it prints in a file of the same name that ends in `.out`. `python -m docs.transcripts` runs
-everything and records it anew.
+A Python snippet has what it prints in a file of the same name that ends in `.out`.
+`python -m docs.transcripts` runs everything and records it anew.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class Step:
 
 
 def read_steps(path: Path) -> list[Step]:
-    """Return the steps of a file. A line that ends in a backslash, and a here-document, belong to one command."""
+    """Return the steps of a file. A line that ends in a backslash, and a here-document, belong to
+    one command.
+    """
     steps: list[Step] = []
     pending: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -291,7 +293,9 @@ def _record(path: Path, base: Path) -> None:
 
 
 def main() -> None:
-    """Run the tutorial, and then every other file on a copy of its project, and record what they print."""
+    """Run the tutorial, and then every other file on a copy of its project, and record what they
+    print.
+    """
     with tempfile.TemporaryDirectory() as name:
         base = Path(name).resolve()
         first = SOURCES / "tutorial.sh"

@@ -41,8 +41,10 @@ _COLUMN = re.compile(
 _COLUMN_PARTS: Final = (".", "column", "field", "表")
 """One of these stands in whatever `_COLUMN` finds."""
 _NOT_NULL = re.compile(
-    r"\b(?:is not|isn't|not|never|cannot be|can't be|must not be|can not be|may not be) null(?:able)?\b|"
-    r"\bnon-?null(?:able)?\b|\bis (?:required|mandatory)\b|不能为空|不可为空|不得为空|不允许为空|非空|必填"
+    r"\b(?:is not|isn't|not|never|cannot be|can't be|must not be|can not be|may not be) null"
+    r"(?:able)?\b|"
+    r"\bnon-?null(?:able)?\b|\bis (?:required|mandatory)\b|不能为空|不可为空|不得为空|不允许为空|"
+    r"非空|必填"
 )
 _NULL = re.compile(
     r"\bnullable\b|\b(?:can|may|could) be (?:null|empty)\b|\ballows? nulls?\b|\bis optional\b|"
@@ -50,8 +52,10 @@ _NULL = re.compile(
 )
 _THE_TABLE, _THE_COLUMN = r"(?:the )?(?:table )?", r"(?:the )?(?:column )?"
 _KEY = re.compile(
-    rf"\bprimary key (?:of|for|in) {_THE_TABLE}(?P<t1>{_NAME})(?: table)? is {_THE_COLUMN}(?P<c1>{_NAME}(?:, {_NAME})*)"
-    rf"|\b(?:table )?(?P<t2>{_NAME})(?: table)? (?:has|uses) {_THE_COLUMN}(?P<c2>{_NAME}) as (?:its |the )?primary key"
+    rf"\bprimary key (?:of|for|in) {_THE_TABLE}(?P<t1>{_NAME})(?: table)? is {_THE_COLUMN}"
+    rf"(?P<c1>{_NAME}(?:, {_NAME})*)"
+    rf"|\b(?:table )?(?P<t2>{_NAME})(?: table)? (?:has|uses) {_THE_COLUMN}(?P<c2>{_NAME}) as "
+    r"(?:its |the )?primary key"
     rf"|(?P<t3>{_NAME})\s?表?的?主键(?:是|为)\s?(?P<c3>{_NAME})"
     rf"|(?P<t4>{_NAME})\.(?P<c4>{_NAME}) is the primary key"
 )
@@ -59,7 +63,9 @@ _LISTED = re.compile(rf"^- (?P<name>{_NAME}) (?P<rest>\S.*)$", re.MULTILINE)
 
 
 def schema_item_claims(text: str) -> Iterator[Found]:
-    """Yield what the item of a table or a column says, as `sql_schema` writes it; other schema items say nothing."""
+    """Yield what the item of a table or a column says, as `sql_schema` writes it; other schema
+    items say nothing.
+    """
     head, _, rest = text.partition("\n")
     kind, _, name = head.partition(": ")
     if kind == "column":

@@ -1,6 +1,7 @@
 """The command line `ctx`: each command calls one public function of the library.
 
-Data goes to stdout, words for people and progress to stderr. Nothing heavy is imported before a command runs.
+Data goes to stdout, words for people and progress to stderr. Nothing heavy is imported before a
+command runs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def ctx(
 
     `ctx demo` shows everything on bundled data, offline.
 
-    Exit codes: 0 fine, 1 internal, 2 invalid, 3 denied, 4 not found, 5 corrupt, 6 conflict, 7 unavailable.
+    Exit codes: 0 fine, 1 internal, 2 invalid, 3 denied, 4 not found, 5 corrupt, 6 conflict, 7
+    unavailable.
     """
     from ctx_pipeline import __version__
     from ctx_pipeline.errors import InvalidRequest
@@ -115,8 +117,9 @@ def build(
 ) -> None:
     """Read the sources and publish what agents may be shown.
 
-    What has not changed costs nothing. A file that cannot be loaded is reported, and everything else is built. With
-    --partitions, build what is missing of a range, one run each; interrupted, the same command goes on.
+    What has not changed costs nothing. A file that cannot be loaded is reported, and everything
+    else is built. With --partitions, build what is missing of a range, one run each; interrupted,
+    the same command goes on.
     """
     from ctx_pipeline.cli.tables import build_view
     from ctx_pipeline.errors import InvalidRequest
@@ -218,7 +221,8 @@ def demo(
 def doctor(run: Run) -> None:
     """Look project and machine over; each finding has its fix.
 
-    Exits with 0 when no check fails, 5 when something is corrupt, 7 when something is missing. Changes nothing.
+    Exits with 0 when no check fails, 5 when something is corrupt, 7 when something is missing.
+    Changes nothing.
     """
     from ctx_pipeline.cli.tables import doctor_view
     from ctx_pipeline.orchestration.doctor import diagnose

@@ -35,7 +35,8 @@ KINDS = (
 
 
 def one_of(known: Sequence[str], *, help: str, metavar: str | None = None) -> Any:
-    """Return an option whose value is one of `known`; help lists them unless `metavar` stands there.
+    """Return an option whose value is one of `known`; help lists them unless `metavar` stands
+    there.
 
     Another value is wrong usage, and the error names the nearest one.
     """

@@ -20,7 +20,10 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
     if status.artifact is None:
         head += f"\nNothing built yet: run `{hint('build')}`"
     else:
-        head += f"\nArtifact {status.artifact}, embedder {status.embedder}, overlay {status.overlay_sequence}"
+        head += (
+            f"\nArtifact {status.artifact}, embedder {status.embedder}, "
+            f"overlay {status.overlay_sequence}"
+        )
     heads: list[Block] = [Words(head)]
     heads += [] if status.pin is None else [pin_words(status.pin, hint)]
     heads += waiting_words(status.waiting, hint("build"))

@@ -42,8 +42,8 @@ def policy_lint(
 ) -> None:
     """Say what is wrong with a policy before a call finds it.
 
-    Unknown keys, rules that never count, shares and weights that cannot be meant, types that no source gives, and
-    checks that are missing at high risk. Errors exit with 2.
+    Unknown keys, rules that never count, shares and weights that cannot be meant, types that no
+    source gives, and checks that are missing at high risk. Errors exit with 2.
     """
     from ctx_pipeline.errors import InvalidRequest
     from ctx_pipeline.policy.lint import lint_policy
@@ -74,7 +74,8 @@ def policy_show(
 ) -> None:
     """Show what the project's policy says in one case.
 
-    Each value comes with the rule and the line that it is from. What is not given matches no rule that names it.
+    Each value comes with the rule and the line that it is from. What is not given matches no rule
+    that names it.
     """
     _show(run, {"task_type": task, "phase": phase, "role": role, "model": model, "risk": risk})
 
@@ -101,7 +102,8 @@ def policy_diff(
 ) -> None:
     """Show what changes from one policy to another, case by case.
 
-    A case lists what no more general one says already; a value that is the same before and after does not change there.
+    A case lists what no more general one says already; a value that is the same before and after
+    does not change there.
     """
     from ctx_pipeline.policy.review import diff_policies
 

@@ -1,4 +1,6 @@
-"""The one reader of serving artifacts: memory-mapped columns, exact vectors, lexical search, under one predicate."""
+"""The one reader of serving artifacts: memory-mapped columns, exact vectors, lexical search, under
+one predicate.
+"""
 
 from __future__ import annotations
 
@@ -71,12 +73,14 @@ Floats = NDArray[np.float32]
 
 STRINGS = ("item_id", "version", "title", "subject_name")
 EXACT_ROWS = 1_024
-"""Up to so many visible rows are compared with the query by their vectors alone; more, by their small copies first."""
+"""Up to so many visible rows are compared with the query by their vectors alone; more, by their
+small copies first."""
 SLICE_CACHE = 32
-"""Viewers whose visible rows are kept per view: a byte a row of the tenant each, and four or eight a visible row where
-these do not lie side by side."""
+"""Viewers whose visible rows are kept per view: a byte a row of the tenant each, and four or eight
+a visible row where these do not lie side by side."""
 TIME_CACHE = 16
-"""Tenants, and times of `as_of`, for which what time says of each row is kept per view: a byte a row."""
+"""Tenants, and times of `as_of`, for which what time says of each row is kept per view: a byte a
+row."""
 VIEWER_CACHE = 256
 """Viewers whose permission codes are kept per view."""
 
@@ -87,18 +91,22 @@ _LAPSED: NDArray[np.bool_] = np.array(
         for number in range(len(Exclusion) + 1)
     ]
 )
-"""By code number: what may be named and is found by its own words. A replaced version is found by its item."""
+"""By code number: what may be named and is found by its own words. A replaced version is found by
+its item."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHits:
-    """Visible rows that matched, with their raw scores, and how many rows permission rules removed."""
+    """Visible rows that matched, with their raw scores, and how many rows
+    permission rules removed.
+    """
 
     dense_rows: Rows
     dense_scores: Floats
     lexical: LexicalHits
     lapsed: list[int]
-    """The best by words of what time or an event rules out, other than by a later version; they weigh nothing."""
+    """The best by words of what time or an event rules out, other than by a later version; they
+    weigh nothing."""
     denied: dict[Exclusion, int]
 
 
@@ -112,7 +120,8 @@ class _Slice:
     plan: Plan | None
     readership: Readership
     lapsed: NDArray[np.bool_] | None
-    """Places that may be named and are not visible, superseded ones aside; None where there are none."""
+    """Places that may be named and are not visible, superseded ones aside; None where there are
+    none."""
     denied: dict[Exclusion, int]
     since: int
     until: int
@@ -156,7 +165,10 @@ class ArtifactReader:
             )
         if self.manifest["format"] != FORMAT_VERSION:
             raise Unavailable(
-                f"the serving artifact has format {self.manifest['format']}, this version reads {FORMAT_VERSION}",
+                (
+                    f"the serving artifact has format {self.manifest['format']}, "
+                    f"this version reads {FORMAT_VERSION}"
+                ),
                 where=directory.name,
                 fix="run `ctx build`",
                 code="index_format",
@@ -241,7 +253,9 @@ class ArtifactReader:
         return self._strings[column][row]
 
     def block(self, row: int, rendition: Rendition) -> str:
-        """Return the text of a rendition; the full one where a compact one would save too little."""
+        """Return the text of a rendition; the full one where a compact one
+        would save too little.
+        """
         return self._blocks[rendition][row] or self._blocks[Rendition.FULL][row]
 
     def tenant_of(self, row: int) -> str:
@@ -251,7 +265,9 @@ class ArtifactReader:
         ][1]
 
     def find(self, tenant: str, item_id: str) -> range:
-        """Return the rows of an item's versions, oldest first; an empty range when there is none."""
+        """Return the rows of an item's versions, oldest first; an empty range
+        when there is none.
+        """
         first, last = self.tenants.get(tenant, (0, 0))
         low = bisect_texts(self._strings["item_id"], item_id, first, last)
         high = low
@@ -350,7 +366,9 @@ _MANIFEST_KEYS = frozenset(
 
 
 class ServingView:
-    """An artifact as the overlay leaves it at one overlay sequence. Safe to share between threads."""
+    """An artifact as the overlay leaves it at one overlay sequence. Safe to
+    share between threads.
+    """
 
     def __init__(
         self, reader: ArtifactReader, overlay_sequence: int, entries: Iterable[Entry]
@@ -383,7 +401,8 @@ class ServingView:
                 supersede_chain(self.state, versions.start, versions.stop)
 
     def guarded(self, guard: PolicyGuard) -> ServingView:
-        """Return this view for one operation, in which a policy service is asked once for each viewer.
+        """Return this view for one operation, in which a policy service is asked once for each
+        viewer.
 
         What time says of the rows is the same for every operation, and shared.
         """
@@ -401,7 +420,9 @@ class ServingView:
         return self._decisions.get(viewer)
 
     def permissions(self, viewer: Viewer) -> Codes:
-        """Return the permission code of every label for a viewer, after the policy service where there is one."""
+        """Return the permission code of every label for a viewer, after the policy service where
+        there is one.
+        """
         with self._lock:
             known = self._permissions.get(viewer)
             if known is None:
@@ -458,7 +479,9 @@ class ServingView:
             return known
 
     def _slice(self, first: int, last: int, viewer: Viewer, clock: Clock) -> _Slice:
-        """Return what a viewer may see of a tenant's rows; kept until the next moment that changes it."""
+        """Return what a viewer may see of a tenant's rows; kept until the next moment that changes
+        it.
+        """
         known = self._known_slice(viewer, clock)
         if known is not None:
             return known
@@ -542,7 +565,9 @@ class ServingView:
         return rows[order], scores[order]
 
     def similarity(self, rows: Sequence[int] | Rows, vector: Floats | None) -> Floats:
-        """Return the cosine similarity of rows to a query vector: of each row the same, whatever stands beside it."""
+        """Return the cosine similarity of rows to a query vector: of each row the same, whatever
+        stands beside it.
+        """
         if vector is None or not len(rows):
             return np.zeros(len(rows), np.float32)
         chosen = self.reader.vectors[np.asarray(rows, np.intp)]
@@ -581,7 +606,8 @@ class ServingIndex:
         self._pinned = False
 
     def view(self) -> ServingView:
-        """Return the current artifact under the current overlay, for one operation: the next one asks again.
+        """Return the current artifact under the current overlay, for one operation: the next one
+        asks again.
 
         Raises:
             Unavailable: nothing has been built yet.
@@ -590,7 +616,8 @@ class ServingIndex:
             stamp = self._pointer_stamp()
             if self._view is None or stamp != self._stamp:
                 reader = self._open()
-                # After the artifact: one that was published meanwhile knows entries that were not there before.
+                # After the artifact: one that was published meanwhile knows entries that were not
+                # there before.
                 self._view = self._at(reader, self._overlay_sequence())
                 self._stamp = stamp
             elif (sequence := self._overlay_sequence()) != self._view.overlay_sequence:
@@ -600,7 +627,10 @@ class ServingIndex:
     def _at(self, reader: ArtifactReader, sequence: int) -> ServingView:
         if sequence < reader.overlay_sequence:
             raise Corrupt(
-                f"the ledger is older than the index: it ends at {sequence}, the index knows {reader.overlay_sequence}",
+                (
+                    f"the ledger is older than the index: it ends at {sequence}, the "
+                    f"index knows {reader.overlay_sequence}"
+                ),
                 where=".ctx/state",
                 fix="restore .ctx/state from a backup as a whole",
                 code="ledger_behind",

@@ -1,8 +1,8 @@
 """The durable store: every item version and every vector, append-only, in LanceDB.
 
-Several processes may write: appends are serialised by a file lock, and each `append` or `put_vectors` is one Lance
-commit, which is there whole or not at all. Readers see the latest commit at each call. Opening costs nothing; LanceDB
-is imported when a table is first used.
+Several processes may write: appends are serialised by a file lock, and each `append` or
+`put_vectors` is one Lance commit, which is there whole or not at all. Readers see the latest commit
+at each call. Opening costs nothing; LanceDB is imported when a table is first used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ EMBED_BATCH_ROWS: Final = 64
 """Texts embedded between two commits: a kill loses at most these (about a second of work)."""
 
 MAX_FRAGMENTS: Final = 64
-"""Fragments of a table above which `ensure_embeddings` compacts; scans of 100 fragments take thrice the time of one."""
+"""Fragments of a table above which `ensure_embeddings` compacts; scans of 100 fragments take thrice
+the time of one."""
 
 POINT_LOOKUP_ROWS: Final = 256
 """Up to this many vectors are found by a filter, more by one pass over the whole table."""
@@ -137,10 +138,12 @@ class Store:
     def writer(self, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> Generator[None]:
         """Hold the one right to write, across threads and processes; may be nested in a thread.
 
-        Hold it over *read, decide, append*, so that two builds cannot append the same version twice.
+        Hold it over *read, decide, append*, so that two builds cannot append the same version
+        twice.
 
         Raises:
-            Unavailable: another writer held it for `timeout_seconds`, or the folder cannot be written.
+            Unavailable: another writer held it for `timeout_seconds`, or the folder cannot be
+                written.
         """
         with self._lance.writer(timeout_seconds):
             yield
@@ -173,7 +176,9 @@ class Store:
         return self._scan_items(_item_schema())
 
     def scan_keys(self) -> pa.Table:
-        """Return every row without `item_json`, ordered by `seq`: a few milliseconds per 10,000 rows."""
+        """Return every row without `item_json`, ordered by `seq`: a few milliseconds per 10,000
+        rows.
+        """
         schema = _item_schema()
         return self._scan_items(schema.remove(schema.get_field_index("item_json")))
 
@@ -203,7 +208,8 @@ class Store:
             return {}
         from lancedb.expr import col, lit
 
-        # New versions have the highest numbers, so a range leaves out most of what is not asked for.
+        # New versions have the highest numbers, so a range leaves out most of what is not asked
+        # for.
         where = (col("seq") >= lit(int(min(seqs)))) & (col("seq") <= lit(int(max(seqs))))
         rows = reading(_ITEMS, lambda: select(table, _item_schema().names, where))
         rows = rows.filter(_is_in(rows["seq"], [int(seq) for seq in seqs], "int64"))
@@ -218,7 +224,9 @@ class Store:
         return self.head()[0]
 
     def head(self) -> tuple[int, str]:
-        """Return the highest `seq` recorded and the hash of the item under it; 0 and nothing when there is none."""
+        """Return the highest `seq` recorded and the hash of the item under it; 0 and nothing when
+        there is none.
+        """
         table = self._lance.open(_ITEMS)
         if table is None:
             return 0, ""
@@ -290,7 +298,9 @@ class Store:
                 self._add_hashes(name, rows)
 
     def _add_hashes(self, name: str, hashes: Collection[str]) -> None:
-        """Note what this writer has just added, so that its next batch need not read the table again."""
+        """Note what this writer has just added, so that its next batch need not read the table
+        again.
+        """
         table = self._lance.open(name)
         if table is not None and name in self._stored:
             stored = self._stored[name][1]
@@ -320,7 +330,9 @@ class Store:
         return found if len(found) == len(hashes) else found[wanted.indices.to_numpy()]
 
     def _fill(self, model: str, wanted: list[str], out: Vectors) -> int:
-        """Write the vectors of distinct hashes into the rows of `out`; return how many were found."""
+        """Write the vectors of distinct hashes into the rows of `out`; return
+        how many were found.
+        """
         import numpy as np
 
         table = self._lance.open(_vector_table_name(model))
@@ -380,11 +392,12 @@ class Store:
                 self._lance.compact(name, timedelta(seconds=keep_old_seconds))
 
     def erase(self, tenant: str, item_ids: Collection[str]) -> int:
-        """Remove all versions of some items, their vectors and every older file that holds them; return how many rows.
+        """Remove all versions of some items, their vectors and every older file that holds them;
+        return how many rows.
 
-        The one exception to append-only, for forgetting. Vectors go first, so that a call that was cut off is finished
-        by calling again. A vector that another item shares stays. A reader that is inside a scan may fail and has to
-        scan again.
+        The one exception to append-only, for forgetting. Vectors go first, so that a call that was
+        cut off is finished by calling again. A vector that another item shares stays. A reader that
+        is inside a scan may fail and has to scan again.
         """
         with self.writer():
             rows = self.scan()
@@ -422,8 +435,8 @@ def ensure_embeddings(
 ) -> int:
     """Embed what has no vector of this model yet; return how many texts were embedded.
 
-    Each batch is stored before the next is embedded, so an interrupted call has lost at most one batch. The store is
-    not locked while the model runs.
+    Each batch is stored before the next is embedded, so an interrupted call has lost at most one
+    batch. The store is not locked while the model runs.
 
     Args:
         store: Where vectors are kept.

@@ -29,6 +29,7 @@ HEAVY = ("dagster", "duckdb", "lancedb", "numpy", "polars", "pyarrow", "tiktoken
 QUESTION = "what does GMV mean and are refunds counted?"
 CLOCK = "2026-11-30T00:00:00Z"
 METRIC = "metric:registry/gmv"
+MAIN = "from ctx_pipeline.cli.app import main; main()"
 
 runner = CliRunner()
 
@@ -46,7 +47,7 @@ def shell(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run one command line as its own process."""
     return subprocess.run(
-        [sys.executable, "-c", "from ctx_pipeline.cli.app import main; main()", *map(str, words)],
+        [sys.executable, "-c", MAIN, *map(str, words)],
         input=stdin,
         capture_output=True,
         cwd=cwd,
@@ -908,9 +909,12 @@ def test_text_stays_utf8_whatever_the_locale_says(home: Path):
 
 def test_a_reader_that_closes_early_is_no_error(home: Path):
     process = subprocess.Popen(
-        [sys.executable, "-c", "from ctx_pipeline.cli.app import main; main()", "items", "--home", str(home)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=REPOSITORY, env=_clean_environ(),
-    )  # fmt: skip
+        [sys.executable, "-c", MAIN, "items", "--home", str(home)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=REPOSITORY,
+        env=_clean_environ(),
+    )
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None

@@ -1,4 +1,6 @@
-"""Cutting a text into chunks at its own boundaries, with exact offsets and the headings above each chunk."""
+"""Cutting a text into chunks at its own boundaries, with exact offsets and the headings above each
+chunk.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
 LATIN_CHARS = (1_200, 1_600)
-"""A chunk of mostly Latin text is full from the first number on and never longer than the second: ~400 tokens."""
+"""A chunk of mostly Latin text is full from the first number on and never longer than the second:
+~400 tokens."""
 
 CJK_CHARS = (600, 800)
 """The same for mostly Chinese, Japanese or Korean text, which has about one token per character."""
@@ -30,7 +33,8 @@ SMALL_CHARS = 200
 """A chunk below this is joined to its neighbour where both fit."""
 
 LONG_LINE_CHARS = 4_000
-"""A longer line is cut before it is split: finding sentences in one line takes time in the square of its length."""
+"""A longer line is cut before it is split: finding sentences in one line takes time in the square
+of its length."""
 
 MAX_HEADING_CHARS = 120
 
@@ -142,7 +146,9 @@ def _segments(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cut_line(text: str, start: int, end: int) -> Generator[tuple[int, int], None, int]:
-    """Yield pieces of a long line, cut after a blank where there is one in the last tenth; return where it ends."""
+    """Yield pieces of a long line, cut after a blank where there is one in the last tenth; return
+    where it ends.
+    """
     while end - start > LONG_LINE_CHARS:
         limit = start + LONG_LINE_CHARS
         blank = max(text.rfind(mark, limit - LONG_LINE_CHARS // 10, limit) for mark in " \t。.")
@@ -181,7 +187,9 @@ class Outline:
 
     @property
     def title(self) -> str | None:
-        """The first heading, if it is of level 1 or the only one of its level: the name of the whole text."""
+        """The first heading, if it is of level 1 or the only one of its level: the name of the
+        whole text.
+        """
         if not self.headings:
             return None
         first = self.headings[0]

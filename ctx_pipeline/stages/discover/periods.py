@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
+from ctx_pipeline.language.word_lists import words_of
 from ctx_pipeline.security.visibility import from_micros, micros
 from ctx_pipeline.stages.discover.period_chinese import chinese
 from ctx_pipeline.stages.discover.period_english import english
@@ -132,29 +133,7 @@ def _has_year(text: str) -> bool:
 _JOINED_BEFORE = re.compile(r"([A-Za-z0-9]+)[-_/.\\]+$")
 _JOINED_AFTER = re.compile(r"[-_/\\]+[A-Za-z0-9]|\.[A-Za-z0-9]|[A-Za-z0-9_]")
 _TAGGED = re.compile(r"([A-Za-z0-9]+):$")
-_FIELDS_OF_TIME = frozenset(
-    [
-        "date",
-        "day",
-        "week",
-        "month",
-        "quarter",
-        "year",
-        "period",
-        "time",
-        "start",
-        "end",
-        "from",
-        "to",
-        "since",
-        "until",
-        "before",
-        "after",
-        "on",
-        "at",
-        "of",
-    ]
-)
+_FIELDS_OF_TIME = frozenset(words_of(__name__, "fields_of_time"))
 """Words whose value, written after a colon, is a time; after any other word it is a tag: `app:2025-10-01`."""
 _JOINING = frozenset(["mid", "early", "late", "pre", "post", "non", "year", "end"])
 _LABEL = re.compile(

@@ -8,6 +8,10 @@ from ctx_pipeline.contracts import FileCode, ItemKind, Sensitivity, Trust
 from ctx_pipeline.text import normalise, short_hash
 
 
+MAX_REPEATED_LINES = 2
+"""The header of a table and the rule below it; a fence is one line."""
+
+
 @pytest.fixture
 def one(read, tmp_path):
     """Read one document from its text."""
@@ -23,7 +27,8 @@ def one(read, tmp_path):
 def test_front_matter_governs_the_items(one):
     batch = one(
         "---\ntitle: Refunds\nversion: 1.10\nsubject: policy:refunds\nvalid_from: 2026-01-01\n"
-        "valid_until: 2027-01-01T00:00:00+08:00\ntenant: globex\nprincipals: ana\ngroups: [hr, finance]\n"
+        "valid_until: 2027-01-01T00:00:00+08:00\ntenant: "
+        "globex\nprincipals: ana\ngroups: [hr, finance]\n"
         "sensitivity: restricted\nauthority: 10\ntrust: tool_untrusted\nsupersedes: [old.md]\n"
         "colour: blue\n---\nBody.\n",
         tenants=["globex"],
@@ -223,5 +228,11 @@ def test_real_documents_load_with_true_line_numbers(read, corpora):
         name = item.item_id.removeprefix("document:src/").rsplit("#", 1)[0]
         lines = (corpora / "osi" / name).read_text(encoding="utf-8").split("\n")
         assert item.content is not None
-        assert item.content.split("\n")[0].strip() in normalise(lines[locator.line_start - 1])
-        assert item.content.split("\n")[-1].strip() in normalise(lines[locator.line_end - 1])
+        said = [line.strip() for line in item.content.split("\n")]
+        # A piece of a code block or a table repeats its fence or its header, and has a fence below.
+        first, last = (
+            normalise(lines[locator.line_start - 1]),
+            normalise(lines[locator.line_end - 1]),
+        )
+        assert any(line in first for line in said[: 1 + MAX_REPEATED_LINES])
+        assert any(line in last for line in said[-2:])

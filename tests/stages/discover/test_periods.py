@@ -1,4 +1,6 @@
-"""Time words: a judged list of phrases in English and Chinese, with those that must mean nothing."""
+"""Time words: a judged list of phrases in English and Chinese, with those that
+must mean nothing.
+"""
 
 from __future__ import annotations
 
@@ -306,7 +308,8 @@ def test_a_title_is_about_the_one_time_that_it_names_with_its_year():
     st.text(
         st.sampled_from(
             list(
-                "last nexthismoyear weekqurtdagof0123456789-/,'上下个本今去年月日周天季度第一二三四十到至近前后Qq"
+                "last nexthismoyear "
+                "weekqurtdagof0123456789-/,'上下个本今去年月日周天季度第一二三四十到至近前后Qq"
             )
         ),
         max_size=40,
