@@ -29,7 +29,8 @@ from bench.synthetic import BUILT, query_texts, query_vectors
 from ctx_pipeline.config.profiles import model_profile
 from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Rendition, Task
 from ctx_pipeline.engine import Engine
-from ctx_pipeline.index.reader import ServingIndex, ServingView
+from ctx_pipeline.index.serving import ServingIndex
+from ctx_pipeline.index.view import ServingView
 from ctx_pipeline.ledger import Ledger, OverlayEntry, SnapshotRecord
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages.call import Call

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ctx_pipeline.index.reader import ServingView
     from ctx_pipeline.index.reranker import Reranker
+    from ctx_pipeline.index.view import ServingView
     from ctx_pipeline.ledger import SnapshotRecord
 
 QUERY_CACHE = 4_096

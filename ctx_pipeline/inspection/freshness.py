@@ -18,7 +18,7 @@ from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock, micros, stale
 if TYPE_CHECKING:
     from ctx_pipeline.config.settings import LoadedConfig, SourceConfig
     from ctx_pipeline.contracts import FileError, IndexPin
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
     from ctx_pipeline.ledger import Ledger, SourceObservation
 
 StaleItems = Mapping[str, tuple[int, int]]

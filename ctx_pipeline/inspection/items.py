@@ -14,7 +14,7 @@ import numpy as np
 
 from ctx_pipeline.contracts import Exclusion, PackItem, Rendition, ToolContextItem
 from ctx_pipeline.errors import NotFound
-from ctx_pipeline.index.reader import ServingView
+from ctx_pipeline.index.view import ServingView
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages.codebook import KINDS
 from ctx_pipeline.text import sha256_hex

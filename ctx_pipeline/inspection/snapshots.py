@@ -24,7 +24,8 @@ from ctx_pipeline.contracts import (
     Trust,
 )
 from ctx_pipeline.errors import Corrupt, InvalidRequest, NotFound, NotPermitted
-from ctx_pipeline.index.reader import ServingIndex, ServingView
+from ctx_pipeline.index.serving import ServingIndex
+from ctx_pipeline.index.view import ServingView
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of, micros
 from ctx_pipeline.stages import assemble, snapshot
 from ctx_pipeline.stages.candidates import REQUEST_SOURCE

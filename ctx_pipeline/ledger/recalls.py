@@ -24,10 +24,8 @@ def check_recalls(recalls: Sequence[RecallNotice]) -> None:
     for notice in recalls:
         if notice.snapshots < len(notice.snapshot_ids):
             raise InvalidRequest(
-                (
-                    f"a recall counts {notice.snapshots} snapshots and names "
-                    f"{len(notice.snapshot_ids)}"
-                ),
+                f"a recall counts {notice.snapshots} snapshots and names "
+                f"{len(notice.snapshot_ids)}",
                 where=f"item {notice.item_id[:200]!r}",
                 fix="count every snapshot that showed the version",
             )

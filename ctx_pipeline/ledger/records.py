@@ -152,10 +152,8 @@ class PrunedSnapshot:
     def error(self) -> NotFound:
         """Return what its owner is told who asks for it."""
         return NotFound(
-            (
-                f"this snapshot of {self.created_at:%Y-%m-%d} is older than "
-                "snapshots are kept: it was pruned"
-            ),
+            f"this snapshot of {self.created_at:%Y-%m-%d} is older than "
+            "snapshots are kept: it was pruned",
             where=f"snapshot {self.snapshot_id[:80]!r}",
             fix="restore .ctx/state from a backup of that time into another folder, and ask there",
             code="snapshot_pruned",

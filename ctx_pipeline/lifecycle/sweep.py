@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctx_pipeline.building.pipeline import Pipeline
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
 
 ACTOR = "evictions"
 DEFAULT_LIMIT = 1_000
@@ -152,7 +152,7 @@ def _sweep(pipeline: Pipeline, position: _Position, now: datetime, limit: int) -
 
 
 def _view(pipeline: Pipeline) -> ServingView:
-    from ctx_pipeline.index.reader import ServingIndex
+    from ctx_pipeline.index.serving import ServingIndex
 
     ledger = pipeline.ledger
     return ServingIndex(

@@ -21,7 +21,7 @@ from ctx_pipeline.stages.candidates import REQUEST_ROW, UNDECIDED, Candidate, Ju
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
 
 
 def batch(

@@ -28,7 +28,7 @@ from ctx_pipeline.stages.transform import serve as transform
 from ctx_pipeline.text import canonical_json, sha256_hex
 
 if TYPE_CHECKING:
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
     from ctx_pipeline.ledger import SnapshotRecord
 
 from ctx_pipeline.stages.call import Call, Chosen

@@ -233,13 +233,11 @@ _HIDDEN = re.compile(
 )
 _JOINER = re.compile("(?<=[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[\x00-\x7f])")
 _UNSEEN_MARKUP = re.compile(
-    (
-        r"<!--.*?(?:-->|$)|"
-        r"display\s*:\s*none|"
-        r"visibility\s*:\s*hidden|"
-        r"font-size\s*:\s*0|"
-        r"color\s*:\s*(?:white|transparent)"
-    ),
+    r"<!--.*?(?:-->|$)|"
+    r"display\s*:\s*none|"
+    r"visibility\s*:\s*hidden|"
+    r"font-size\s*:\s*0|"
+    r"color\s*:\s*(?:white|transparent)",
     _I,
 )
 _PADDING = re.compile(r"\S[^\S\n]{40,}+\S|\S(?:[^\S\n]*+\n){12,}+[^\S\n]*+\S")

@@ -21,7 +21,9 @@ from ctx_pipeline.index import quantised
 from ctx_pipeline.index import reader as reader_module
 from ctx_pipeline.index.artifact import SEAL, Layout, read_pointer, sealed
 from ctx_pipeline.index.lexical import LexicalHits
-from ctx_pipeline.index.reader import ArtifactReader, ServingIndex, ServingView
+from ctx_pipeline.index.reader import ArtifactReader
+from ctx_pipeline.index.serving import ServingIndex
+from ctx_pipeline.index.view import ServingView
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.security.visibility import Clock, Viewer, code_of, micros, permission_code
 from testing.artifacts import (

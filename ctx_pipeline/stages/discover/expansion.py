@@ -13,7 +13,7 @@ from ctx_pipeline.index.forms import Mention, surface
 from ctx_pipeline.security.visibility import Clock, Viewer
 
 if TYPE_CHECKING:
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
 
 MAX_TERMS = 8
 """Terms of one request."""

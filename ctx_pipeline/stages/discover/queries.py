@@ -18,7 +18,8 @@ from ctx_pipeline.language.terms import query_terms
 
 if TYPE_CHECKING:
     from ctx_pipeline.contracts import Exclusion
-    from ctx_pipeline.index.reader import Floats, SearchHits, ServingView
+    from ctx_pipeline.index.reader import Floats
+    from ctx_pipeline.index.view import SearchHits, ServingView
     from ctx_pipeline.security.visibility import Clock, Viewer
 
 QUERY_CHARS = 2_000

@@ -34,7 +34,8 @@ from ctx_pipeline.stages.discover.request import (
 from ctx_pipeline.stages.sections import TOOLS
 
 if TYPE_CHECKING:
-    from ctx_pipeline.index.reader import Rows, ServingView
+    from ctx_pipeline.index.reader import Rows
+    from ctx_pipeline.index.view import ServingView
 
 NEIGHBOUR_DEPTH = 2
 """Steps along the dependency graph: metric -> table -> its base."""

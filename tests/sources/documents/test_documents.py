@@ -7,7 +7,6 @@ import pytest
 from ctx_pipeline.contracts import FileCode, ItemKind, Sensitivity, Trust
 from ctx_pipeline.text import normalise, short_hash
 
-
 MAX_REPEATED_LINES = 2
 """The header of a table and the rule below it; a fence is one line."""
 
