@@ -34,17 +34,19 @@ _BARE_VERBS = frozenset(words_of(__name__, "bare_verbs"))
 """Verbs that name no tool by themselves."""
 _VAGUE_HAN = re.compile(r"^(?:处理|工具|执行|操作|数据|功能|方法|函数|通用|测试|助手|杂项)+$")
 _VAGUE_TEXT = re.compile(
-    r"\b(?:stuff|things?|misc(?:ellaneous)?|whatever|something|todo|tbd|fixme|lorem ipsum|"
-    r"placeholder"
-    r"|self[- ]explanatory|"
-    r"does what it says|"
+    r"\b(?:stuff|things?|misc(?:ellaneous)?|whatever|something|"
+    # what somebody meant to write
+    r"todo|tbd|fixme|lorem ipsum|placeholder|"
+    # what says nothing
+    r"self[- ]explanatory|does what it says|"
     r"various (?:things|operations|tasks)|"
-    r"helper (?:function|tool|method)"
-    r"|utility (?:function|tool|method)|"
+    r"helper (?:function|tool|method)|"
+    r"utility (?:function|tool|method)|"
     r"handles? (?:it|data|requests?|everything)|"
     r"description (?:here|goes here))\b"
-    r"|待补充|待定|占位|杂项|各种(?:操作|事情|功能)|处理(?:一下|数据|事情)|"
-    r"一些(?:操作|事情|东西)|这个工具$",
+    # the same in Chinese
+    r"|待补充|待定|占位|杂项|各种(?:操作|事情|功能)|处理(?:一下|数据|事情)"
+    r"|一些(?:操作|事情|东西)|这个工具$",
     re.IGNORECASE,
 )
 _HAN = re.compile("[\u3400-\u9fff]")

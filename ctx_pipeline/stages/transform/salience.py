@@ -104,12 +104,17 @@ _ERROR = (
 _WARNING = ("warn", "deprecat", "retry", "skipped", "警告", "告警", "重试", "跳过", "降级")
 _LEVEL_OF = dict.fromkeys(_WARNING, 1) | dict.fromkeys(_ERROR, 2) | dict.fromkeys(_FATAL, 3)
 _FINE = re.compile(
+    # "0 errors", "without any failed steps"
     r"\b(?:0|no|zero|without(?: any)?)\s+(?:\w+\s+)?"
     r"(?:errors?|failures?|failed|exceptions?|warnings?|conflicts?)\b"
+    # "errors=0", '"error": null'
     r"|\b(?:errors?|failures?|failed|exceptions?|conflicts?|warnings?)[\"']?\s*[=:]\s*"
     r"(?:0|none|null|false|\[\]|\"\")(?!\d)"
+    # "exit code 0"
     r"|\b(?:exit code|exit status|exited with)\W{0,3}(?:code )?0\b|退出码\W{0,3}0\b"
+    # 未发现任何错误
     r"|(?:无|没有|未发现|未发生|0\s*(?:个|处|条|次)?)(?:任何)?(?:错误|异常|失败|冲突|告警|警告)"
+    # 错误数：0
     r"|(?:错误|异常|失败|冲突|告警|警告)(?:数|次数|数量)?\s*[=:：为]?\s*0(?!\d)",
     re.IGNORECASE,
 )
