@@ -198,7 +198,10 @@ def test_every_source_loads_without_an_error(tmp_path: Path):
     } == {"1", "2"}
     assert any(item.valid_until and item.valid_until < CLOCK for item in items["memories"])
     assert any(item.scope.principals == ("bo",) for item in items["preferences"])
-    documents = {item.item_id.partition("#")[0] for item in items["handbook"]}
-    named = {name for item in items["handbook"] for name in item.supersedes}
-    assert named == {"en/regional-structure-2025.md", "zh/refund-policy-2024.md"}
-    assert {f"document:handbook/{name}" for name in named} <= documents
+    pages = {f"{item.provenance.locator.path}" for item in items["handbook"]}
+    named = {f"documents/{name}" for item in items["handbook"] for name in item.supersedes}
+    assert named == {
+        "documents/en/regional-structure-2025.md",
+        "documents/zh/refund-policy-2024.md",
+    }
+    assert named <= pages
