@@ -1,8 +1,10 @@
-"""Compare the budget's choice with the optimum: `python -m bench.allocator [--instances 500] [--seed 0]`.
+"""Compare the budget's choice with the optimum:
+`python -m bench.allocator [--instances 500] [--seed 0]`.
 
-Each instance is a call of at most twelve items with up to three renditions each: protected and required ones, sections
-with headings and shares, items that need others, messages, tools, and sources with a budget. The optimum is that of the
-same objective over every allowed combination, found by branch and bound.
+Each instance is a call of at most twelve items with up to three renditions each: protected and
+required ones, sections with headings and shares, items that need others, messages, tools, and
+sources with a budget. The optimum is that of the same objective over every allowed combination,
+found by branch and bound.
 """
 
 from __future__ import annotations
@@ -273,7 +275,9 @@ def main() -> None:
     ]
     kept = [outcome for outcome in outcomes if outcome is not None]
     print(
-        f"instances {len(kept)}, options {statistics.fmean(outcome.options for outcome in kept):.1f} on average"
+        f"instances {len(kept)}, options "
+        f"{statistics.fmean(outcome.options for outcome in kept):.1f} on "
+        "average"
     )
     for name, ratios in (
         ("with exchanges", sorted(outcome.ratio for outcome in kept)),

@@ -1,9 +1,11 @@
-"""Time one assembly, stage by stage, beside a straight-line floor that does the same work over the same columns.
+"""Time one assembly, stage by stage, beside a straight-line floor that does the same work over the
+same columns.
 
-Run: `python -m bench.assemble [--items 10000 100000 1000000] [--calls 200] [--open-share 1.0] [--home DIR]`. Query
-embedding is not timed: vectors are seeded. With `--home` an artifact that was built is kept, and used again.
-The floor is one function without contracts, policies, traces' reasons or checks: mask, exact dot product, BM25, score,
-greedy fill, render, hash, and the same record handed to the same ledger.
+Run: `python -m bench.assemble [--items 10000 100000 1000000] [--calls 200] [--open-share 1.0]
+[--home DIR]`. Query embedding is not timed: vectors are seeded. With `--home` an artifact that was
+built is kept, and used again. The floor is one function without contracts, policies, traces'
+reasons or checks: mask, exact dot product, BM25, score, greedy fill, render, hash, and the same
+record handed to the same ledger.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from bench.synthetic import BUILT, query_texts, query_vectors
 from ctx_pipeline.config.profiles import model_profile
 from ctx_pipeline.contracts import ContextPolicy, ContextRequest, Identity, Rendition, Task
 from ctx_pipeline.engine import Engine
-from ctx_pipeline.index.reader import ServingIndex, ServingView
+from ctx_pipeline.index.serving import ServingIndex
+from ctx_pipeline.index.view import ServingView
 from ctx_pipeline.ledger import Ledger, OverlayEntry, SnapshotRecord
 from ctx_pipeline.security.visibility import Clock, Viewer, micros
 from ctx_pipeline.stages.call import Call
@@ -86,10 +89,13 @@ def floor(
     whole = "".join(parts)
     digest = hashlib.sha256(whole.encode()).hexdigest()
     record = SnapshotRecord(
-        snapshot_id=f"floor_{tenant}_{number}", tenant=tenant, principal="p", created_at=AT, run_id="r", turn_id="t",
-        hash=digest, snapshot_json=json.dumps({"items": shown}), pack_json=json.dumps({"text": digest}),
+        snapshot_id=f"floor_{tenant}_{number}", tenant=tenant, principal="p", created_at=AT,
+        run_id="r", turn_id="t",
+        hash=digest, snapshot_json=json.dumps({"items": shown}),
+        pack_json=json.dumps({"text": digest}),
         trace_json=json.dumps(sorted(fused.items())), request_json="{}", status="committed",
-        blobs={hashlib.sha256(part.encode()).hexdigest(): part for part in parts}, items=tuple(shown),
+        blobs={hashlib.sha256(part.encode()).hexdigest(): part for part in parts},
+        items=tuple(shown),
     )  # fmt: skip
     ledger.submit_snapshot(lambda: record, snapshot_id=record.snapshot_id)
     return used
@@ -141,7 +147,9 @@ def _size_mb(directory: Path) -> float:
 
 
 def _memory_mb() -> dict[str, float]:
-    """Return what this process holds in memory: all, and without the mapped files, which processes share."""
+    """Return what this process holds in memory: all, and without the mapped files, which processes
+    share.
+    """
     fields = dict(
         line.split(":", 1)
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines()
@@ -185,7 +193,8 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
                 refreshed={},
             )
             engine.query_vector(text)
-            # CPU time of this thread: where many rows are visible, words are searched on a second one.
+            # CPU time of this thread: where many rows are visible, words are searched on a second
+            # one.
             c0, t0 = time.thread_time(), time.perf_counter()
             result = engine.assemble(call, index.view(), seconds=seconds)
             c1 = time.thread_time()
@@ -212,7 +221,8 @@ def measure(index: ServingIndex, ledger: Ledger, tenant: str, calls: int) -> dic
         "visible_rows": _visible_rows(index, tenant),
         "recall_at_64": recall(index, tenant, vectors[:RECALL_QUERIES]),
         **first_calls(index, tenant, vectors[0]),
-        "p50_ms": _ms(wall, 50), "p99_ms": _ms(wall, 99), "cpu_p50_ms": _ms(cpu, 50), "cpu_p99_ms": _ms(cpu, 99),
+        "p50_ms": _ms(wall, 50), "p99_ms": _ms(wall, 99), "cpu_p50_ms": _ms(cpu, 50),
+        "cpu_p99_ms": _ms(cpu, 99),
         "floor_p50_ms": _ms(floor_wall, 50), "floor_p99_ms": _ms(floor_wall, 99),
         "floor_cpu_p50_ms": _ms(floor_cpu, 50),
         "ratio": round(statistics.median(wall) / statistics.median(floor_wall), 2),
@@ -239,7 +249,9 @@ def recall(index: ServingIndex, tenant: str, vectors: np.ndarray) -> float:
 
 
 def first_calls(index: ServingIndex, tenant: str, vector: np.ndarray) -> dict[str, float]:
-    """Return the CPU time of the first search under a changed overlay, and of the first one of another viewer."""
+    """Return the CPU time of the first search under a changed overlay, and of the first one of
+    another viewer.
+    """
     before, clock = index.view(), Clock(micros(AT))
     item = before.reader.text("item_id", before.reader.tenants[tenant][0])
     entry = OverlayEntry(
@@ -288,7 +300,9 @@ def main() -> None:
         "--open-share",
         type=float,
         default=0.07,
-        help="share of items the whole tenant may see; two of twenty groups see a tenth of the rest",
+        help=(
+            "share of items the whole tenant may see; two of twenty groups see a tenth of the rest"
+        ),
     )
     parser.add_argument(
         "--home",

@@ -1,8 +1,9 @@
 """Seeded contradictions, and pairs that only look like some, in English and Chinese.
 
-Each case is two or three items, whether they contradict each other, and who wins. Templates come in three parts: `tuned`
-are those that the extraction of claims was written with; `held_out` and `unseen` were written apart from it, tried once
-as they were (.48 and .52 resolved), and the extraction was then mended by what they showed.
+Each case is two or three items, whether they contradict each other, and who wins. Templates come in
+three parts: `tuned` are those that the extraction of claims was written with; `held_out` and
+`unseen` were written apart from it, tried once as they were (.48 and .52 resolved), and the
+extraction was then mended by what they showed.
 """
 
 # ruff: noqa: E501, SIM905
@@ -374,7 +375,9 @@ def _two(rng: random.Random) -> tuple[int, int]:
 
 
 class _Maker:
-    """Makes cases of one half; every case has a name of its own, so that one index can hold them all."""
+    """Makes cases of one half; every case has a name of its own, so that one index can hold them
+    all.
+    """
 
     def __init__(self, seed: int, half: Half) -> None:
         self.rng = random.Random(f"{seed}-{half}")
@@ -419,7 +422,9 @@ class _Maker:
         return self.rng.choice(STATE[half or self.half][language]).format(t=name, v=value)
 
     def standing(self) -> tuple[dict[str, object], dict[str, object], bool]:
-        """Return what makes the first of two sides win, by one of the criteria; False where nothing does."""
+        """Return what makes the first of two sides win, by one of the criteria; False where nothing
+        does.
+        """
         way = self.rng.choice(("authority", "validity", "freshness", "equal"))
         if way == "authority":
             return {"authority": 80}, {"authority": 50}, True

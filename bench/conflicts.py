@@ -1,7 +1,9 @@
-"""How many contradictions are found and resolved as the policy says, and how many are found that are none.
+"""How many contradictions are found and resolved as the policy says, and how many are found that
+are none.
 
-Run: `python -m bench.conflicts [--count 50] [--seed 7] [--show]`. All cases lie in one index; each is asked for alone.
-`--corpora` builds indexes over the public corpora, asks many questions, and writes conflicts to judge.
+Run: `python -m bench.conflicts [--count 50] [--seed 7] [--show]`. All cases lie in one index; each
+is asked for alone. `--corpora` builds indexes over the public corpora, asks many questions, and
+writes conflicts to judge.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from testing.artifacts import ANA, make_project, open_project
 
 
 def verdict(case: ConflictCase, pack: ContextPack) -> tuple[bool, bool]:
-    """Return whether the two sides are in one conflict, and whether it came out as the policy says."""
+    """Return whether the two sides are in one conflict, and whether it came out
+    as the policy says.
+    """
     for record in pack.conflicts:
         sides = {side.item_id for side in record.losers} | (
             {record.winner.item_id} if record.winner else set()
@@ -69,7 +73,8 @@ def report(
             print(f"{name}  false {found[key] / total[key]:.3f}")
         else:
             print(
-                f"{name}  found {found[key] / total[key]:.3f}  resolved {right[key] / total[key]:.3f}"
+                f"{name}  found {found[key] / total[key]:.3f}  resolved "
+                f"{right[key] / total[key]:.3f}"
             )
     for half in ("tuned", "held_out", "unseen"):
         if all(key[1] != half for key in total):

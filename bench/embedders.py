@@ -1,7 +1,8 @@
-"""Compare the bundled embedders on Chinese and English retrieval: `python -m bench.embedders [--quick]`.
+"""Compare the bundled embedders on Chinese and English retrieval:
+`python -m bench.embedders [--quick]`.
 
-Offline. Reads the corpora under `CTX_CORPORA` (default `../shared/corpora`). Each model and clip length runs in a
-process of its own, so that load time and memory are its own.
+Offline. Reads the corpora under `CTX_CORPORA` (default `../shared/corpora`). Each model and clip
+length runs in a process of its own, so that load time and memory are its own.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ def tool_selection(limit: int) -> Task:
 
 
 def function_schemas(limit: int) -> Task:
-    """English requests to a function with its full JSON schema; the pool is what the sampled requests offer."""
+    """English requests to a function with its full JSON schema; the pool is what the sampled
+    requests offer.
+    """
     folder = corpora() / "bfcl" / "data"
     answers = {
         row["id"]: {name for call in row["ground_truth"] for name in call}
@@ -105,9 +108,13 @@ def function_schemas(limit: int) -> Task:
     }
     sample = random.Random(SEED).sample(_json_lines(folder / "BFCL_v4_live_multiple.json"), limit)
     functions = {
-        f"{tool['name']}\n{tool['description']}\n{json.dumps(tool['parameters'], ensure_ascii=False)}": tool[
-            "name"
-        ]
+        "\n".join(
+            (
+                tool["name"],
+                tool["description"],
+                json.dumps(tool["parameters"], ensure_ascii=False),
+            )
+        ): tool["name"]
         for row in sample
         for tool in row["function"]
     }
@@ -120,7 +127,9 @@ def function_schemas(limit: int) -> Task:
 
 
 def schema_linking(limit: int) -> Task:
-    """English analytics questions with evidence to the columns they need, among the columns of five databases."""
+    """English analytics questions with evidence to the columns they need, among the columns of five
+    databases.
+    """
     folder = corpora() / "bird_mini_dev"
     pool: dict[tuple[str, str], str] = {}
     for database in json.loads((folder / "dev_tables.json").read_text(encoding="utf-8")):

@@ -1,10 +1,11 @@
 """Kills builds at random moments, and lets builds and readers contend for one project.
 
-`python -m bench.faults kill [--kills 25]`: a rebuild is killed at random moments while a reader assembles; every pack
-must come from one whole artifact, the next build must finish, and nothing that was embedded is embedded again.
+`python -m bench.faults kill [--kills 25]`: a rebuild is killed at random moments while a reader
+assembles; every pack must come from one whole artifact, the next build must finish, and nothing
+that was embedded is embedded again.
 
-`python -m bench.faults contend [--seconds 60]`: two processes edit and build, four assemble; no call may fail, and
-every version that a build has read must be stored.
+`python -m bench.faults contend [--seconds 60]`: two processes edit and build, four assemble; no
+call may fail, and every version that a build has read must be stored.
 """
 
 from __future__ import annotations
@@ -162,13 +163,15 @@ def kill(kills: int, items: int, seed: int) -> None:
         reader.done.set()
         reader.join()
     print(
-        f"{kills} kills over {whole:.1f} s of a rebuild of {items} items ({late} came after its end)"
+        f"{kills} kills over {whole:.1f} s of a rebuild of {items} "
+        f"items ({late} came after its end)"
     )
     print(
         f"packs assembled meanwhile {reader.packs}, errors {len(reader.errors)} {reader.errors[:1]}"
     )
     print(
-        f"artifacts seen by packs {len(reader.artifacts)}, not published {len(reader.artifacts - known)}"
+        f"artifacts seen by packs {len(reader.artifacts)}, not "
+        f"published {len(reader.artifacts - known)}"
     )
     print(f"embedding cut off {interrupted} times, embedded again {again}")
     if reader.errors or again or reader.artifacts - known:
@@ -200,7 +203,9 @@ def run_builder(home: str, name: str, seconds: str) -> None:
 
 
 def run_assembler(home: str, name: str, seconds: str) -> None:
-    """Assemble until the time is over; print how many packs there were and from how many artifacts."""
+    """Assemble until the time is over; print how many packs there were and from
+    how many artifacts.
+    """
     use_synthetic_vectors()
     until = time.monotonic() + float(seconds)
     packs = 0
@@ -233,7 +238,8 @@ def contend(seconds: float, items: int) -> None:
     packs = [entry for entry in outputs if isinstance(entry, dict)]
     lost = len(set(written) - stored)
     print(
-        f"{seconds:.0f} s: {len(written)} builds, {sum(entry['packs'] for entry in packs)} packs by 4 processes"
+        f"{seconds:.0f} s: {len(written)} builds, "
+        f"{sum(entry['packs'] for entry in packs)} packs by 4 processes"
     )
     print(
         f"artifacts seen by one process {max((entry['artifacts'] for entry in packs), default=0)}"

@@ -1,7 +1,9 @@
-"""Measure the ledger: appends by p50 and p99, and a whole assemble, on SQLite and on Postgres, in turns in one run.
+"""Measure the ledger: appends by p50 and p99, and a whole assemble, on SQLite and on Postgres, in
+turns in one run.
 
-`python -m bench.ledger [--postgres postgresql://owner@host/empty]` prints one JSON object. Without an address a
-throw-away server is started, which does not sync its commits; name a real one to measure its disk.
+`python -m bench.ledger [--postgres postgresql://owner@host/empty]` prints one JSON object. Without
+an address a throw-away server is started, which does not sync its commits; name a real one to
+measure its disk.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ CALLS: dict[str, Call] = {
 
 
 def measure(projects: Mapping[str, ContextProject], call: Call, calls: int) -> dict[str, object]:
-    """Time a call on each database in turn, after a tenth of warm-up; what is queued is written untimed."""
+    """Time a call on each database in turn, after a tenth of warm-up; what is queued is written
+    untimed.
+    """
     taken: dict[str, list[float]] = {name: [] for name in projects}
     for number in range(-(calls // 10), calls):
         for name, project in projects.items():
@@ -69,7 +73,9 @@ def measure(projects: Mapping[str, ContextProject], call: Call, calls: int) -> d
 
 
 def statements(ledger: Ledger, call: Callable[[], object]) -> int:
-    """Count the statements of one call, its queued writes included, without the reads of counters in SQLite."""
+    """Count the statements of one call, its queued writes included, without the reads of counters
+    in SQLite.
+    """
     sent: list[str] = []
     engine = ledger._database._engine
 

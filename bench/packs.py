@@ -1,7 +1,9 @@
-"""What packs of a budget hold of what their questions need: `python -m bench.packs [--sets bfcl ...] [--cache FOLDER]`.
+"""What packs of a budget hold of what their questions need:
+`python -m bench.packs [--sets bfcl ...] [--cache FOLDER]`.
 
-Runs the questions of `bench.retrieval` through the stages up to the budget, and prints for each budget in tokens: the
-share of what is needed that is shown, the same whole, and how many items and tokens of the index a pack has.
+Runs the questions of `bench.retrieval` through the stages up to the budget, and prints for each
+budget in tokens: the share of what is needed that is shown, the same whole, and how many items and
+tokens of the index a pack has.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def packed(
     tokens: int,
     policy: EffectivePolicy,
 ) -> tuple[float, float, int, int]:
-    """Return of one pack the share of what is needed, of what is needed whole, its items, and their tokens."""
+    """Return of one pack the share of what is needed, of what is needed whole, its items, and their
+    tokens.
+    """
     request = ContextRequest(task=Task(text=question.text), token_budget=tokens)
     done = budget.serve(
         judged,
@@ -90,7 +94,8 @@ def main() -> None:
                     sum(column) / len(found) for column in zip(*found, strict=True)
                 )
                 print(
-                    f"{name:14} {tokens:6}  shown {read:.3f}  whole {whole:.3f}  items {items:.1f}  tokens {used:.0f}"
+                    f"{name:14} {tokens:6}  shown {read:.3f}  whole {whole:.3f}  "
+                    f"items {items:.1f}  tokens {used:.0f}"
                 )
 
 

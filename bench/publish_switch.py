@@ -2,9 +2,10 @@
 
 Run: `python -m bench.publish_switch [--publishes 20] [--killed 5] [--seed 7]`.
 
-Each publish is `ctx publish` in a process of its own, as people run it; those that are killed get SIGKILL at a random
-moment. A poller assembles without pause and counts the live versions of the definition in each pack: one that holds
-none, or two, is a fault, and so is one with the version before that begins after `ctx publish` returned.
+Each publish is `ctx publish` in a process of its own, as people run it; those that are killed get
+SIGKILL at a random moment. A poller assembles without pause and counts the live versions of the
+definition in each pack: one that holds none, or two, is a fault, and so is one with the version
+before that begins after `ctx publish` returned.
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ def run_publishes(home: Path, count: int, killed: int, seed: int) -> Outcome:
 
 
 def main() -> None:
-    """Publish beside a poller and print what it saw; the exit code is 1 when that is not one version at a time."""
+    """Publish beside a poller and print what it saw; the exit code is 1 when that is not one
+    version at a time.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--publishes", type=int, default=20)
     parser.add_argument("--killed", type=int, default=5)
@@ -144,10 +147,12 @@ def report(outcome: Outcome, packs: list[tuple[float, tuple[int, ...]]]) -> None
     print(f"  after being killed the new version was live: {outcome.switched}")
     more = len(packs) - held[1] - held[0]
     print(
-        f"{len(packs)} packs: {held[1]} with one live version, {held[0]} with none, {more} with more"
+        f"{len(packs)} packs: {held[1]} with one live version, "
+        f"{held[0]} with none, {more} with more"
     )
     print(
-        f"  {len({versions for _, versions in packs})} different versions seen, {late} packs too late with an old one"
+        f"  {len({versions for _, versions in packs})} different versions "
+        f"seen, {late} packs too late with an old one"
     )
     if held[1] != len(packs) or late:
         raise SystemExit(1)

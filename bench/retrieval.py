@@ -50,7 +50,7 @@ from ctx_pipeline.index.embedder import (
     clip_document,
     load_embedder,
 )
-from ctx_pipeline.index.reader import ServingView
+from ctx_pipeline.index.view import ServingView
 from ctx_pipeline.language.terms import query_terms, terms
 from ctx_pipeline.language.tokens import count_tokens
 from ctx_pipeline.project import ContextProject

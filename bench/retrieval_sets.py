@@ -1,7 +1,8 @@
-"""Questions with what answers them, and the pools they are asked of: real projects made of the public corpora.
+"""Questions with what answers them, and the pools they are asked of: real projects made of the
+public corpora.
 
-Pool and split are fixed here. A question belongs to one half by its hash: parameters are chosen on the `choose` half,
-results are those of the `report` half. No question is ever text of an item.
+Pool and split are fixed here. A question belongs to one half by its hash: parameters are chosen on
+the `choose` half, results are those of the `report` half. No question is ever text of an item.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is counted of a ranking: `hit` or `recall` within `k` units, or `fit` (recall within `k` tokens)."""
+    """What is counted of a ranking: `hit` or `recall` within `k` units, or `fit` (recall within `k`
+    tokens).
+    """
 
     name: str
     how: Literal["hit", "recall", "fit"]
@@ -160,7 +163,9 @@ def metatool(work: Path) -> QuestionSet:
 
 
 def bfcl(work: Path) -> QuestionSet:
-    """Requests to the functions they need, among all functions of the corpus by name; the first definition counts."""
+    """Requests to the functions they need, among all functions of the corpus by name; the first
+    definition counts.
+    """
     folder = corpora() / "bfcl/data"
     rows = _json_lines(folder / "BFCL_v4_live_multiple.json")
     others = [
@@ -187,7 +192,9 @@ def bfcl(work: Path) -> QuestionSet:
 
 
 def bird(work: Path) -> QuestionSet:
-    """Analytics questions with evidence to the columns of their SQL, each within its own database."""
+    """Analytics questions with evidence to the columns of their SQL, each
+    within its own database.
+    """
     folder = corpora() / "bird_mini_dev"
     rows = json.loads((folder / "mini_dev_refs.json").read_text(encoding="utf-8"))
     pools: list[Pool] = []
@@ -212,7 +219,9 @@ def bird(work: Path) -> QuestionSet:
 
 
 def scenario(work: Path) -> QuestionSet:
-    """Long tasks, the turns of a conversation in one, to all functions that they need; pool and corpus of `bfcl`."""
+    """Long tasks, the turns of a conversation in one, to all functions that they need; pool and
+    corpus of `bfcl`.
+    """
     (pool,) = bfcl(work).pools
     documents = corpora() / "bfcl/data/multi_turn_func_doc"
     names = {tool["name"] for path in documents.glob("*.json") for tool in _json_lines(path)}
@@ -288,7 +297,9 @@ def context_bench(work: Path) -> QuestionSet:
 
 
 def memory(work: Path) -> QuestionSet:
-    """Questions about earlier conversations to the message that holds the answer, each within its scenario."""
+    """Questions about earlier conversations to the message that holds the answer, each within its
+    scenario.
+    """
     folder = corpora() / "bfcl/data"
     asked = {row["id"]: row for row in _json_lines(folder / "BFCL_v4_memory.json")}
     answers = {

@@ -1,8 +1,10 @@
-"""Times whole commands on the project that `ctx init` writes: `python -m bench.start [--rounds 5] [--beside TREE]`.
+"""Times whole commands on the project that `ctx init` writes:
+`python -m bench.start [--rounds 5] [--beside TREE]`.
 
-What a user waits for without a server: `ctx --help`, `ctx assemble` of a built index, and a build that finds nothing
-new. With `--beside`, another checkout takes turns with this one, so that both meet the same load. `--imports` prints
-where the imports of `ctx assemble` go. CPU seconds are those of the whole process; trust their ratios.
+What a user waits for without a server: `ctx --help`, `ctx assemble` of a built index, and a build
+that finds nothing new. With `--beside`, another checkout takes turns with this one, so that both
+meet the same load. `--imports` prints where the imports of `ctx assemble` go. CPU seconds are those
+of the whole process; trust their ratios.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s*(\S+)")
 
 
 def run(tree: Path, home: Path, command: tuple[str, ...], *python: str) -> tuple[float, float, str]:
-    """Run one command in a process of its own; return CPU and wall seconds and what it wrote to stderr."""
+    """Run one command in a process of its own; return CPU and wall seconds and what it wrote to
+    stderr.
+    """
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         [sys.executable, *python, "-c", _MAIN, *command],

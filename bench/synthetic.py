@@ -1,6 +1,7 @@
 """Seeded synthetic projects for benchmarks: realistic sizes, scopes and texts, random unit vectors.
 
-Run: `python -m bench.synthetic HOME ITEMS OPEN_SHARE` builds one and notes in `HOME/built.json` what that took.
+Run: `python -m bench.synthetic HOME ITEMS OPEN_SHARE` builds one and notes in `HOME/built.json`
+what that took.
 """
 
 from __future__ import annotations
@@ -148,7 +149,9 @@ def _make_item(
 
 
 def make_rows(items: Sequence[ContextItem], start: int = 0) -> list[Row]:
-    """Return the rows of a catalogue for items in its order; `start` is the number of rows before them."""
+    """Return the rows of a catalogue for items in its order; `start` is the number of rows before
+    them.
+    """
     facts = zip(*fact_values(facts_table(items)), strict=True)
     keys = (
         (item.scope.tenant or "", item.item_id, item.version, item.content_hash) for item in items
@@ -180,7 +183,9 @@ class _Columns:
 
 
 def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 0.07) -> str:
-    """Build and publish a synthetic artifact through the stages' batch halves; return its content hash."""
+    """Build and publish a synthetic artifact through the stages' batch halves; return its content
+    hash.
+    """
     import pyarrow as pa
 
     staging = Staging(Layout(home), Generation(count, 0, "synthetic", DIM, f"{seed}-{open_share}"))
@@ -222,7 +227,9 @@ def make_artifact(home: Path, count: int, *, seed: int = 7, open_share: float = 
 
 
 def _vectors(count: int, seed: int) -> np.ndarray:
-    """Return random unit vectors: the hardest to tell apart by anything less than all of their numbers."""
+    """Return random unit vectors: the hardest to tell apart by anything less than all of their
+    numbers.
+    """
     rng = np.random.default_rng(seed)
     vectors = np.empty((count, DIM), np.float32)
     for first in range(0, count, CHUNK_ITEMS):

@@ -1,4 +1,6 @@
-"""The Dagster code location: one asset graph per context project, the project that `CTX_HOME` names."""
+"""The Dagster code location: one asset graph per context project, the project that `CTX_HOME`
+names.
+"""
 
 # pyright: reportUnknownMemberType=false
 # Dagster's annotations leave type parameters out.
@@ -17,15 +19,18 @@ if TYPE_CHECKING:
 BUILD_JOB = "build_all"
 
 NO_PROJECT = (
-    "There is no context project here, so there are no sources. Set CTX_HOME to a folder with a ctx.toml "
+    "There is no context project here, so there are no sources. Set "
+    "CTX_HOME to a folder with a ctx.toml "
     "(`ctx init DIR` writes one) and reload this code location."
 )
 
 
 def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.Definitions:
-    """Return the asset graph of the project in `home`; without a `ctx.toml` there, the graph has no sources.
+    """Return the asset graph of the project in `home`; without a `ctx.toml` there, the graph has no
+    sources.
 
-    `session` is what the assets of this process share; None: every run opens its own and holds the build lock.
+    `session` is what the assets of this process share; None: every run opens its own and holds the
+    build lock.
 
     Raises:
         ConfigError: `ctx.toml` is wrong.
@@ -59,16 +64,19 @@ def make_definitions(home: Path, *, session: BuildSession | None = None) -> dg.D
             _automation(),
         ],
         resources={
-            # Without configuration of its own: whoever launches a run may not choose another project.
+            # Without configuration of its own: whoever launches a run may not choose another
+            # project.
             "project": dg.ResourceDefinition.hardcoded_resource(
                 ContextProjectResource(home=str(home)),
                 description="The context project that this code location serves.",
             ),
             "session": session_resource(home) if session is None else session,
-            # A pack holds content, which must stay where `ctx forget` reaches it: in the ledger, not in run storage.
+            # A pack holds content, which must stay where `ctx forget` reaches it: in the ledger,
+            # not in run storage.
             "pack_memory": dg.mem_io_manager,
         },
-        # One process per run: the stages share the rows they have read, and libraries are loaded once.
+        # One process per run: the stages share the rows they have read, and libraries are loaded
+        # once.
         executor=dg.in_process_executor,
         loggers={"console": quiet_console},
         metadata=_metadata(home, is_project=is_project),
@@ -95,7 +103,8 @@ def _build_job(project: str | None) -> Any:
         description=(
             NO_PROJECT
             if project is None
-            else f"Reads every source of {project!r} and publishes the serving artifact. What has not changed is not "
+            else f"Reads every source of {project!r} and publishes the serving "
+            "artifact. What has not changed is not "
             "embedded again."
         ),
         executor_def=dg.in_process_executor,
@@ -109,7 +118,10 @@ def _nightly(job: Any) -> dg.ScheduleDefinition:
         job=job,
         cron_schedule="0 3 * * *",
         default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Reads every source once a day, whatever its freshness window. Off until somebody turns it on.",
+        description=(
+            "Reads every source once a day, whatever its freshness "
+            "window. Off until somebody turns it on."
+        ),
     )
 
 
@@ -119,7 +131,8 @@ def _automation() -> dg.AutomationConditionSensorDefinition:
         target=dg.AssetSelection.all(),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=(
-            "Reads a source that was never read or whose freshness window runs out, rebuilds aging stages, and rolls "
+            "Reads a source that was never read or whose freshness window runs "
+            "out, rebuilds aging stages, and rolls "
             "up each finished day. What failed is tried again once an hour."
         ),
     )

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ctx_pipeline.index.reader import ServingView
     from ctx_pipeline.index.reranker import Reranker
+    from ctx_pipeline.index.view import ServingView
     from ctx_pipeline.ledger import SnapshotRecord
 
 QUERY_CACHE = 4_096
@@ -47,7 +47,8 @@ QUERY_CACHE = 4_096
 IMPROVE_SECONDS = 0.002
 """Time that has to be left before a deadline for the budget to be improved by exchanges."""
 FINISH_SECONDS = 0.010
-"""Time that has to be left after a query has been embedded: an assembly at 10,000 items takes half of it."""
+"""Time that has to be left after a query has been embedded: an assembly at 10,000 items takes half
+of it."""
 EMBED_SECONDS = 0.020
 """What embedding a query is taken to need until one has been measured."""
 SENT_SHARE = 0.6
@@ -302,7 +303,10 @@ def _check_encoding(view: ServingView, encoding: str) -> None:
         raise InvalidRequest(
             f"the index has no token counts for encoding {encoding!r}",
             where="model profile",
-            fix=f"add {encoding!r} to encodings in the [engine] table of ctx.toml and run `ctx build`",
+            fix=(
+                f"add {encoding!r} to encodings in the [engine] table of "
+                "ctx.toml and run `ctx build`"
+            ),
             code="encoding_not_built",
         )
 
@@ -319,7 +323,9 @@ class GateRefusal(Exception):
         """Return the error that the caller sees."""
         first = self.findings[0]
         fixes = {
-            GateCheck.REQUIRED_CONTEXT_PRESENT: "add a source with such items, raise the budget, or require less",
+            GateCheck.REQUIRED_CONTEXT_PRESENT: (
+                "add a source with such items, raise the budget, or require less"
+            ),
             GateCheck.TOKEN_BUDGET_OK: "raise the budget",
         }
         return GateFailed(

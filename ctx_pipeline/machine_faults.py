@@ -1,6 +1,7 @@
 """Turns what the machine refuses into typed errors: a full disk, a folder that cannot be written.
 
-Libraries raise classes of their own for it, some of them with nothing but the words of the operating system.
+Libraries raise classes of their own for it, some of them with nothing but the words of the
+operating system.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pathlib import Path
 from ctx_pipeline.errors import CtxError, Unavailable
 
 FULL_BYTES = 256 * 1024
-"""With less than this free, what a database calls an error of input or output is a full disk: its log cannot grow."""
+"""With less than this free, what a database calls an error of input or output is a full disk: its
+log cannot grow."""
 MAX_CAUSES = 16
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
@@ -44,7 +46,9 @@ def cannot_write(where: str | Path) -> Unavailable:
 
 
 def can_write(path: Path) -> bool:
-    """Return whether a file can be written, or made in the nearest folder above it that there is."""
+    """Return whether a file can be written, or made in the nearest folder
+    above it that there is.
+    """
     if path.is_file():
         return may(path, os.W_OK)
     folder = next((place for place in (path, *path.parents) if place.exists()), None)
@@ -66,7 +70,8 @@ def is_full(path: Path) -> bool:
 
 
 def system_error(error: BaseException, folder: Path) -> CtxError | None:
-    """Return the typed form of an error behind which the machine stands; None for every other error.
+    """Return the typed form of an error behind which the machine stands; None for every other
+    error.
 
     `folder` is what was written to, for errors that name no place.
     """
@@ -130,7 +135,9 @@ def _of_database(error: sqlite3.Error, folder: Path) -> Unavailable | None:
 
 @contextmanager
 def typed_system_errors(folder: Path) -> Generator[None]:
-    """Raise what the machine refuses inside the block as a typed error; every other error passes as it is."""
+    """Raise what the machine refuses inside the block as a typed error; every other error passes as
+    it is.
+    """
     try:
         yield
     except CtxError:

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
     from ctx_pipeline.contracts import LifecycleEvent
     from ctx_pipeline.index.embedder import Embedder
-    from ctx_pipeline.index.reader import ServingIndex
     from ctx_pipeline.index.reranker import Reranker
+    from ctx_pipeline.index.serving import ServingIndex
     from ctx_pipeline.ledger import Ledger, RecallNotice, SnapshotRecord
 
 
@@ -119,7 +119,7 @@ class ContextProject:
     @cached_property
     def index(self) -> ServingIndex:
         """The published index."""
-        from ctx_pipeline.index.reader import ServingIndex
+        from ctx_pipeline.index.serving import ServingIndex
 
         return ServingIndex(
             self.home,

@@ -1,6 +1,7 @@
 """Logs of the shell: facts with ids and counts, on stderr, without content and without secrets.
 
-Event names are in the past tense (`pack_built`, `source_loaded`). The core returns reports and never logs.
+Event names are in the past tense (`pack_built`, `source_loaded`). The core returns reports and
+never logs.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ LEVELS = ("debug", "info", "warning", "error")
 
 CONTENT_KEYS = frozenset(
     {
-        "answer", "arguments", "body", "chunk", "completion", "content", "document", "documents", "input", "items",
-        "messages", "observation", "observations", "output", "preview", "prompt", "query", "question", "response",
+        "answer", "arguments", "body", "chunk", "completion", "content", "document", "documents",
+        "input", "items",
+        "messages", "observation", "observations", "output", "preview", "prompt", "query",
+        "question", "response",
         "rows", "sample_rows", "snippet", "sql", "state", "task", "text", "tool_context", "value",
     }
 )  # fmt: skip
-"""Keys that may hold what people, agents or sources wrote; dropped unless content is recorded. A number under one of
-them is a count, and stays."""
+"""Keys that may hold what people, agents or sources wrote; dropped unless content is recorded. A
+number under one of them is a count, and stays."""
 
 SECRET_WORDS = (
-    "api_key", "apikey", "authorization", "cookie", "credential", "passphrase", "passwd", "password", "private_key",
+    "api_key", "apikey", "authorization", "cookie", "credential", "passphrase", "passwd",
+    "password", "private_key",
     "secret", "session_token", "access_token", "refresh_token", "bearer",
 )  # fmt: skip
 SECRET_KEYS = frozenset({"auth", "dsn", "key", "pwd", "token", "url"})
@@ -39,7 +43,9 @@ MAX_DEPTH = 8
 
 
 def is_secret(key: str) -> bool:
-    """Return whether a value under this key is never shown, for example `db_password` or `X-Api-Key`."""
+    """Return whether a value under this key is never shown, for example `db_password` or
+    `X-Api-Key`.
+    """
     plain = key.lower().replace("-", "_")
     return plain in SECRET_KEYS or any(word in plain for word in SECRET_WORDS)
 
@@ -87,7 +93,8 @@ def _redact_value(value: Any, *, record_content: bool, depth: int) -> Any:
 def configure_logging(
     level: str = "info", *, json: bool = False, content: Literal["drop", "record"] = "drop"
 ) -> None:
-    """Send log events at `level` and above to stderr, as JSON lines or for people; may be called again.
+    """Send log events at `level` and above to stderr, as JSON lines or for people; may be called
+    again.
 
     `content="record"` keeps the keys in `CONTENT_KEYS`; secrets are masked either way.
 
@@ -107,7 +114,8 @@ def configure_logging(
     def redacted(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
         return redact(event, record_content=content == "record")
 
-    # Plain tracebacks: the default formatter of a terminal shows local variables, and those hold content.
+    # Plain tracebacks: the default formatter of a terminal shows local variables, and those hold
+    # content.
     plain = structlog.dev.plain_traceback
     renderers: list[Any] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(sort_keys=True)]

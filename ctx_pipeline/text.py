@@ -1,4 +1,6 @@
-"""Text that every store, tokenizer and model can hold, and its canonical bytes. A leaf: imports nothing of ours."""
+"""Text that every store, tokenizer and model can hold, and its canonical bytes. A leaf: imports
+nothing of ours.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ import json
 import re
 from typing import Any, cast
 
-# tiktoken's regular expression overflows its stack on very long runs of blanks; no reader needs them.
+# tiktoken's regular expression overflows its stack on very long runs of blanks; no reader needs
+# them.
 MAX_BLANK_RUN = 200
 
 _UNSTORABLE = re.compile("[\ud800-\udfff\x00]")
@@ -15,7 +18,8 @@ _CONTROL = re.compile("[\x01-\x08\x0e-\x1f\x7f-\x9f\u2028\u2029\ufdd0-\ufdef\uff
 _PAGE_BREAK = re.compile("[\x0b\x0c]")
 _BLANK_RUN = re.compile(rf"\s{{{MAX_BLANK_RUN + 1},}}")
 
-# Default_Ignorable_Code_Point of Unicode 16, the bidirectional controls, and the annotation marks U+FFF9 to U+FFFB.
+# Default_Ignorable_Code_Point of Unicode 16, the bidirectional controls, and the annotation marks
+# U+FFF9 to U+FFFB.
 _UNSEEN_SET = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -29,7 +33,8 @@ _JOINED = (
     "\u0620-\u06ff\u0710-\u077f\u08a0-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u18aa\ufb50-\ufdcf"
     "\ufe70-\ufefc"
 )
-"""Letters and marks of scripts that are spelled with joiners: Arabic, Syriac, Indic, Burmese, Khmer, Mongolian."""
+"""Letters and marks of scripts that are spelled with joiners: Arabic, Syriac, Indic, Burmese,
+Khmer, Mongolian."""
 _FLAGS = "|".join(
     "\U0001f3f4" + "".join(chr(0xE0000 + ord(letter)) for letter in region) + "\U000e007f"
     for region in ("gbeng", "gbsct", "gbwls")
@@ -43,7 +48,8 @@ _UNSEEN = re.compile(f"({_LEGIBLE})|[{_UNSEEN_SET}]")
 _ANY_UNSEEN = re.compile(f"[{_UNSEEN_SET}]")
 _NO_TEXT = f"[{_UNSEEN_SET}\ud800-\udfff\x00{_CONTROL.pattern[1:-1]}\ufffd]"
 _UNREADABLE = re.compile(f"({_LEGIBLE})|{_NO_TEXT}")
-# The alternatives above are tried at every place; one set alone is looked for at the speed of memory.
+# The alternatives above are tried at every place; one set alone is looked for at the speed of
+# memory.
 _ANY_UNREADABLE = re.compile(_NO_TEXT)
 
 
@@ -57,8 +63,9 @@ def repair(value: str) -> str:
 def normalise(value: str) -> str:
     """Return text as it is stored: one kind of newline, no control characters, bounded blank runs.
 
-    Idempotent. Runs of more than `MAX_BLANK_RUN` white-space characters are cut to that length. Characters that nobody
-    sees stay, so that whoever stores the text can say where they were; `legible` takes them out.
+    Idempotent. Runs of more than `MAX_BLANK_RUN` white-space characters are cut to that length.
+    Characters that nobody sees stay, so that whoever stores the text can say where they were;
+    `legible` takes them out.
     """
     text = _UNSTORABLE.sub("\ufffd", value.replace("\r\n", "\n").replace("\r", "\n"))
     text = _PAGE_BREAK.sub(" ", _CONTROL.sub("\ufffd", text))
@@ -68,8 +75,8 @@ def normalise(value: str) -> str:
 def legible(value: str) -> str:
     """Return text as it is rendered: normalised, and without characters that nobody sees.
 
-    Idempotent. Joiners and selectors stay where they belong: in pictures made of several characters, and between
-    letters of scripts that are spelled with them.
+    Idempotent. Joiners and selectors stay where they belong: in pictures made of several
+    characters, and between letters of scripts that are spelled with them.
     """
     return normalise(_without_unseen(value))
 
@@ -81,14 +88,17 @@ def _without_unseen(value: str) -> str:
 
 
 def unreadable(value: str) -> list[int]:
-    """Return the places of all characters that `legible` takes out, or that stand for what is no text."""
+    """Return the places of all characters that `legible` takes out, or that stand for what is no
+    text.
+    """
     if not _ANY_UNREADABLE.search(value):
         return []
     return [found.start() for found in _UNREADABLE.finditer(value) if found.group(1) is None]
 
 
 def spelled(value: str) -> str:
-    """Return a name with every character that nobody sees, or that is no text, written as `[U+200B]`.
+    """Return a name with every character that nobody sees, or that is no text, written as
+    `[U+200B]`.
 
     Two names stay two names.
     """
@@ -114,7 +124,9 @@ def legible_json(value: Any) -> Any:
 
 
 def escape_unreadable(text: str) -> str:
-    """Return JSON text that means the same, with escapes for all that nobody sees or that a terminal obeys."""
+    """Return JSON text that means the same, with escapes for all that nobody sees or that a
+    terminal obeys.
+    """
     if not _ANY_UNREADABLE.search(text):
         return text
     return _UNREADABLE.sub(lambda found: found.group(1) or _json_escape(found.group()), text)
@@ -131,7 +143,8 @@ def repair_json(value: Any, depth: int = 0) -> Any:
     """Return a JSON value whose strings every store can hold.
 
     Raises:
-        ValueError: it is not JSON (another type, NaN, infinity) or is nested deeper than `MAX_JSON_DEPTH`.
+        ValueError: it is not JSON (another type, NaN, infinity) or is nested deeper than
+            `MAX_JSON_DEPTH`.
     """
     if depth > MAX_JSON_DEPTH:
         raise ValueError(f"nested deeper than {MAX_JSON_DEPTH} levels")
@@ -152,7 +165,9 @@ def repair_json(value: Any, depth: int = 0) -> Any:
 
 
 def canonical_json(value: Any) -> str:
-    """Serialise to the one JSON text that hashes are taken of: sorted keys, no blanks, UTF-8 kept."""
+    """Serialise to the one JSON text that hashes are taken of: sorted keys, no
+    blanks, UTF-8 kept.
+    """
     return json.dumps(
         value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )

@@ -1,7 +1,8 @@
 """Write what the documentation takes from the code: `python -m docs.generate`.
 
 Reference pages are written whole. In every other page, and in the README, a comment that names a
-file of `docs/src/`, and after `#` a step of it, is followed by one block that is taken from there.
+file of `docs/src/`, and after `#` a step of it, is followed by one block that is taken from there;
+the comment that names `docs/house.py` is followed by the map of the rooms.
 `tests/docs/test_docs.py` runs these files and checks that all pages are current.
 """
 
@@ -27,6 +28,7 @@ from ctx_pipeline.config import settings as config
 from ctx_pipeline.contracts import codes
 from ctx_pipeline.contracts.schema import PUBLISHED
 from ctx_pipeline.sources.read import ADAPTERS, READERS
+from docs.house import rooms_table
 from docs.meanings import (
     COMMON_FIELDS,
     DEFINITION_CODES,
@@ -52,6 +54,7 @@ OTHERS_PAGES = {"docs/cli.md"}
 """Pages that another test holds current."""
 
 _MARKER = re.compile(r"(<!-- (docs/src/[\w./-]+)(?:#([\w-]+))? -->\n)(?:```.*?\n```\n)?", re.DOTALL)
+_MAP = re.compile(r"(<!-- docs/house\.py -->\n)(?:\|.*\n)*")
 
 
 def pages() -> dict[Path, str]:
@@ -83,7 +86,11 @@ def filled(text: str) -> str:
         shown = console(path, step) if path.suffix == ".sh" else source_block(path)
         return f"{marker}{shown}"
 
-    return _MARKER.sub(block, text)
+    return _MAP.sub(lambda found: f"{found[1]}{_map()}", _MARKER.sub(block, text))
+
+
+def _map() -> str:
+    return table(("Floor", "Room", "What it owns", "Imports"), rooms_table())
 
 
 # --- tables
@@ -268,6 +275,11 @@ def _tables() -> list[tuple[str, type[BaseModel], str]]:
             "See [choose an embedder](../how-to/choose-an-embedder.md).",
         ),
         ("[[sources]]", config.SourceConfig, "See [add a source](../how-to/add-a-source.md)."),
+        (
+            "[calendar]",
+            config.CalendarSection,
+            "See [finding and ranking](../explanation/finding-and-ranking.md).",
+        ),
         ("[policy]", config.PolicySection, ""),
         (
             "[policy.weights]",
@@ -625,8 +637,8 @@ Every code that the library raises beside those of the families. `…` stands fo
 ## Other exit codes
 
 0 is success, 130 an interrupt, and 141 a reader of stdout that closed early. `ctx build` exits with 0 when single
-files could not be loaded and reports them; with `--strict` it exits with 2. `ctx doctor` exits with 5, 7 or 2 for the
-worst finding. """
+files could not be loaded and reports them, and when a project has no sources; with `--strict` it exits with 2.
+`ctx doctor` exits with 5, 7 or 2 for the worst finding. """
 
 
 def _error_row(code: str, made: list[tuple[type[errors.CtxError], str]]) -> tuple[str, ...]:

@@ -15,11 +15,15 @@ KEYS = {
     "sources.authority": "0 (a guess) to 100 (the truth). The higher side wins a conflict; a record may lower it.",
     "sources.trust": "How far the content may be believed. None: by kind.",
     "sources.sensitivity": "Who is cleared for it.",
-    "sources.groups": 'Groups that may see it; `"*"` is every principal of the tenant. Without groups and principals '
+    "sources.groups": 'Groups that may see it; `"*"` is every principal of the '
+    "tenant. Without groups and principals "
     "nobody sees it.",
     "sources.tenant": "None: the project's tenant.",
     "sources.owner": "Team or person who answers for the source; shown in the asset graph.",
-    "sources.may_widen": "Whether records may open themselves to more readers than the source does, within the tenant.",
+    "sources.may_widen": (
+        "Whether records may open themselves to more readers than "
+        "the source does, within the tenant."
+    ),
     "sources.tenants": "Tenants besides its own that records of the source may name.",
     "sources.principals": "Single principals that may see it.",
     "sources.environment": "The one environment it is for. None: every one.",
@@ -80,7 +84,10 @@ EXCLUSIONS = {
     "superseded": "A later version counts.",
     "stale": "Its source is past the fail window, and the policy excludes stale items.",
     "duplicate": "Another candidate has the same text, or one much like it that says no less.",
-    "conflict_lost": "Another candidate says otherwise of one subject, with more authority, later validity or fresher.",
+    "conflict_lost": (
+        "Another candidate says otherwise of one subject, with more "
+        "authority, later validity or fresher."
+    ),
     "low_rank": "It is far less relevant than the best hit, or its source loads on request only.",
     "over_budget": "There was no room left.",
     "gate_removed": "A preflight check took it out.",
@@ -119,13 +126,18 @@ FILE_CODES = {
     "unsupported_type": "The file has a type that the source does not read.",
     "outside_root": "A link leaves the source's folder.",
     "missing": "The source's path names nothing.",
-    "source_shrank": "The source has lost so much, or could not be read at all, that a person has to confirm it.",
+    "source_shrank": (
+        "The source has lost so much, or could not be read at all, that a person has to confirm it."
+    ),
     "missing_scope": "Nobody said who may see it, so nobody does.",
     "empty": "The file has no rows, so it gives no table.",
     "unknown_name": "A definition names an input that its source does not define; it is loaded.",
     "not_replaced": "An entry of `supersedes` replaces nothing; the item itself is loaded.",
     "wrong_tenant": "A record names a tenant that its source may not write for; it is left out.",
-    "hidden_characters": "The file has characters that nobody sees, or that are no text; they are taken out or shown.",
+    "hidden_characters": (
+        "The file has characters that nobody sees, or that are no "
+        "text; they are taken out or shown."
+    ),
     "wider_than_source": "A record asks for more readers than its source has; the source's limits hold.",
     "encrypted": "The file is protected by a password.",
     "bad_pdf": "The file, or a page of it, is not a PDF that can be read.",
@@ -206,10 +218,12 @@ FIELDS = {
     "ContextRequest.identity": "Who asks. None: the identity of `ctx.toml`.",
     "ContextRequest.response_format": "Form of the answer; shown and counted.",
     "ContextRequest.cost_budget": "What the input may cost, at the profile's `input_price`. It caps what is aimed "
-    "for, never what is protected or required; the pack warns where that alone costs more (`cost_budget_exceeded`) or "
+    "for, never what is protected or required; the pack warns where that "
+    "alone costs more (`cost_budget_exceeded`) or "
     "where the price is not known (`cost_unknown`).",
     "ContextRequest.deadline_ms": "Time for the assembly. Where it is short, optional work is left out: search by "
-    "meaning, then exchanges that improve the choice. The pack says what (`deadline_degraded`), and whether it was "
+    "meaning, then exchanges that improve the choice. The pack says what "
+    "(`deadline_degraded`), and whether it was "
     "late all the same (`deadline_exceeded`).",
     "ContextRequest.required_types": "Kinds of items that the pack must have.",
     "ContextRequest.messages": "The conversation so far, oldest first.",
@@ -359,7 +373,8 @@ FIELDS = {
     "FileError.line": "Line, counted from 1.",
     "FileError.code": "What is wrong.",
 }
-"""Fields by model, where the model has no docstring for them. Settings of `ctx.toml` are in `KEYS`."""
+"""Fields by model, where the model has no docstring for them. Settings of `ctx.toml` are in `KEYS`.
+"""
 
 SETTINGS_OF = {
     "ContextPolicy": "policy",

@@ -1,12 +1,12 @@
 """Command lines of the documentation with what they print: `docs/src/*.sh`.
 
-A file is a list of steps. `#: name` opens one; below it stand commands, and below each command, as `# > ` lines, what
-it printed when it was recorded. After the name may stand `save=WORD` (the first snapshot id that the step prints is
-called `$WORD` from there on), `head=N` and `tail=N` (show only so many lines of each output) and `quiet` (not shown
-in a page).
+A file is a list of steps. `#: name` opens one; below it stand commands, and below each command, as
+`# > ` lines, what it printed when it was recorded. After the name may stand `save=WORD` (the first
+snapshot id that the step prints is called `$WORD` from there on), `head=N` and `tail=N` (show only
+so many lines of each output) and `quiet` (not shown in a page).
 
-A Python snippet has what it prints in a file of the same name that ends in `.out`. `python -m docs.transcripts` runs
-everything and records it anew.
+A Python snippet has what it prints in a file of the same name that ends in `.out`.
+`python -m docs.transcripts` runs everything and records it anew.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent / "src"
@@ -29,6 +30,8 @@ OUTPUT_SUFFIX = ".out"
 HOME = "/home/ana"
 """What a page shows where the folder was that the commands ran in."""
 
+SOME_NUMBER = "N.N"
+
 _ID = re.compile(r"snap_[0-9a-f]{32}")
 _STEP = re.compile(r"#: ([\w-]+)(.*)")
 _VOLATILE = (
@@ -36,7 +39,7 @@ _VOLATILE = (
     (re.compile(r"\b(?:[0-9a-f]{64}\b|[0-9a-f]{16}…)"), "HASH"),
     (re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}Z"), "TIME"),
     # With its sign: the last digits of a score depend on the processor.
-    (re.compile(r"[+-]?\d+(?:\.\d+)+"), "N.N"),
+    (re.compile(r"[+-]?\d+(?:\.\d+)+"), SOME_NUMBER),
     (re.compile(r"on (?:Linux|Darwin) \w+"), "on PLATFORM"),
     (re.compile(r" {2,}"), "  "),
     (re.compile(r" +$"), ""),
@@ -90,7 +93,9 @@ class Step:
 
 
 def read_steps(path: Path) -> list[Step]:
-    """Return the steps of a file. A line that ends in a backslash, and a here-document, belong to one command."""
+    """Return the steps of a file. A line that ends in a backslash, and a here-document, belong to
+    one command.
+    """
     steps: list[Step] = []
     pending: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -221,13 +226,23 @@ def comparable(step: Step) -> list[str]:
 
 
 def settled(lines: list[str]) -> list[str]:
-    """Return lines without what differs from run to run."""
+    """Return lines without what differs from run to run.
+
+    Neighbouring lines with a score are sorted: which of two nearly equal ones comes first depends
+    on the processor as the last digits do.
+    """
+    plain = [_without_volatile(line) for line in lines]
     done: list[str] = []
-    for line in lines:
-        for pattern, replacement in _VOLATILE:
-            line = pattern.sub(replacement, line)
-        done.append(line)
+    for scored, group in groupby(plain, key=lambda line: SOME_NUMBER in line):
+        run = list(group)
+        done += sorted(run) if scored else run
     return done
+
+
+def _without_volatile(line: str) -> str:
+    for pattern, replacement in _VOLATILE:
+        line = pattern.sub(replacement, line)
+    return line
 
 
 def write_steps(path: Path, steps: list[Step]) -> None:
@@ -278,7 +293,9 @@ def _record(path: Path, base: Path) -> None:
 
 
 def main() -> None:
-    """Run the tutorial, and then every other file on a copy of its project, and record what they print."""
+    """Run the tutorial, and then every other file on a copy of its project, and record what they
+    print.
+    """
     with tempfile.TemporaryDirectory() as name:
         base = Path(name).resolve()
         first = SOURCES / "tutorial.sh"

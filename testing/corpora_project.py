@@ -1,4 +1,6 @@
-"""A context project made of the public corpora: real manifests, schemas, tools, documents and records."""
+"""A context project made of the public corpora: real manifests, schemas, tools, documents and
+records.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _TABLE = re.compile(r'^CREATE TABLE (?:"([^"]+)"|(\w+))')
 
 
 def make_corpora_project(home: Path, corpora: Path) -> Path:
-    """Write a project over the corpora into `home` and return it. Reads the corpora where they are."""
+    """Write a project over the corpora into `home` and return it. Reads the
+    corpora where they are.
+    """
     home.mkdir(parents=True, exist_ok=True)
     sources = [
         _source(name, "semantic_registry", str(corpora / path)) for name, path in MANIFESTS.items()

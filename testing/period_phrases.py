@@ -1,4 +1,6 @@
-"""Phrases with the periods that they stand for on 2026-11-30, a Monday; `nothing` where a period would be a guess."""
+"""Phrases with the periods that they stand for on 2026-11-30, a Monday; `nothing` where a period
+would be a guess.
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,9 @@ class Server:
 
 @contextmanager
 def running_server() -> Iterator[Server]:
-    """Run a server with data of its own while the block runs. Skips the test where none is installed."""
+    """Run a server with data of its own while the block runs. Skips the test where none is
+    installed.
+    """
     try:
         import psycopg  # noqa: F401
     except ImportError:

@@ -1,4 +1,6 @@
-"""Hypothesis strategies of what the engine must cope with: hostile texts, items of every kind, requests."""
+"""Hypothesis strategies of what the engine must cope with: hostile texts, items of every kind,
+requests.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ WORDS = ("refund", "order", "policy", "region", "gmv", "退款", "订单", "华�
 hostile_texts = st.lists(
     st.sampled_from(HOSTILE) | st.sampled_from(WORDS) | st.text(max_size=12), min_size=1, max_size=8
 ).map(" ".join)
-"""Short to middling texts made of hostile fragments, words and arbitrary characters, lone surrogates included."""
+"""Short to middling texts made of hostile fragments, words and arbitrary characters, lone
+surrogates included."""
 
 KINDS = (
     ItemKind.POLICY,
@@ -93,7 +96,9 @@ SOURCES: dict[str, dict[str, Any]] = {
 
 @st.composite
 def items(draw: st.DrawFn, number: int) -> ContextItem:
-    """An item that tenant `acme` may see, of any kind, trust, source and validity; its name is its number."""
+    """An item that tenant `acme` may see, of any kind, trust, source and validity; its name is its
+    number.
+    """
     kind = draw(st.sampled_from(KINDS))
     text = draw(hostile_texts)
     if kind is ItemKind.TOOL:

@@ -1,13 +1,18 @@
-"""Characters that nobody sees, named one by one, and a check of text that shares nothing with `ctx_pipeline.text`."""
+"""Characters that nobody sees, named one by one, and a check of text that shares nothing with
+`ctx_pipeline.text`.
+"""
 
 from __future__ import annotations
 
 import re
 
 _RANGES = (
-    (0x00, 0x08), (0x0E, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160),
-    (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
-    (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF9, 0xFFFB), (0xD800, 0xD800), (0xDFFF, 0xDFFF),
+    (0x00, 0x08), (0x0E, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x034F, 0x034F), (0x061C, 0x061C),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF9, 0xFFFB), (0xD800, 0xD800),
+    (0xDFFF, 0xDFFF),
     (0xE0000, 0xE007F), (0xE0100, 0xE01EF),
 )  # fmt: skip
 UNSEEN = [chr(code) for first, last in _RANGES for code in range(first, last + 1)]
@@ -21,7 +26,9 @@ def _is_picture(char: str) -> bool:
 
 
 def is_legible(text: str) -> bool:
-    """Whether every unseen character of a text is part of a picture, or joins letters of a script that needs it."""
+    """Whether every unseen character of a text is part of a picture, or joins letters of a script
+    that needs it.
+    """
     text = _FLAG.sub("", text)
     return all(_belongs(text, at) for at, char in enumerate(text) if char in _SET)
 

@@ -30,7 +30,8 @@ def test_an_event_is_one_json_line_on_stderr(capsys: pytest.CaptureFixture[str])
     event = json.loads(err)
     assert event.pop("timestamp").endswith("Z")
     assert event == {
-        "event": "pack_built", "level": "info", "run_id": "r1", "size_tokens": 812, "items": 7, "dropped": ["query"],
+        "event": "pack_built", "level": "info", "run_id": "r1", "size_tokens": 812, "items": 7,
+        "dropped": ["query"],
     }  # fmt: skip
 
 

@@ -32,34 +32,53 @@ _TYPED = re.compile(
 )
 _NAME = r"[a-z_][a-z0-9_]*"
 _COLUMN = re.compile(
+    # orders.amount
     rf"(?P<dotted>{_NAME}(?:\.{_NAME})+)"
+    # "column amount of the table orders"
     rf"|(?:column|field)\s+(?P<c1>{_NAME})\s+(?:of|in|on)\s+(?:the\s+)?(?:table\s+)?(?P<t1>{_NAME})"
+    # "amount column of orders"
     rf"|(?P<c2>{_NAME})\s+(?:column|field)\s+(?:of|in|on)\s+(?:the\s+)?(?:table\s+)?(?P<t2>{_NAME})"
+    # orders 表的 amount 列
     rf"|(?P<t3>{_NAME})\s?表(?:中|里)?的?\s?(?P<c3>{_NAME})\s?(?:列|字段)?"
+    # 表 orders 的字段 amount
     rf"|表\s?(?P<t4>{_NAME})\s?(?:中|里)?的?\s?(?:列|字段)?\s?(?P<c4>{_NAME})"
 )
 _COLUMN_PARTS: Final = (".", "column", "field", "表")
 """One of these stands in whatever `_COLUMN` finds."""
 _NOT_NULL = re.compile(
-    r"\b(?:is not|isn't|not|never|cannot be|can't be|must not be|can not be|may not be) null(?:able)?\b|"
-    r"\bnon-?null(?:able)?\b|\bis (?:required|mandatory)\b|不能为空|不可为空|不得为空|不允许为空|非空|必填"
+    r"\b(?:is not|isn't|not|never|cannot be|can't be|must not be|can not be|may not be)"
+    r" null(?:able)?\b"
+    r"|\bnon-?null(?:able)?\b"
+    r"|\bis (?:required|mandatory)\b"
+    r"|不能为空|不可为空|不得为空|不允许为空|非空|必填"
 )
 _NULL = re.compile(
-    r"\bnullable\b|\b(?:can|may|could) be (?:null|empty)\b|\ballows? nulls?\b|\bis optional\b|"
-    r"可以为空|可为空|允许为空|可空"
+    r"\bnullable\b"
+    r"|\b(?:can|may|could) be (?:null|empty)\b"
+    r"|\ballows? nulls?\b"
+    r"|\bis optional\b"
+    r"|可以为空|可为空|允许为空|可空"
 )
 _THE_TABLE, _THE_COLUMN = r"(?:the )?(?:table )?", r"(?:the )?(?:column )?"
 _KEY = re.compile(
-    rf"\bprimary key (?:of|for|in) {_THE_TABLE}(?P<t1>{_NAME})(?: table)? is {_THE_COLUMN}(?P<c1>{_NAME}(?:, {_NAME})*)"
-    rf"|\b(?:table )?(?P<t2>{_NAME})(?: table)? (?:has|uses) {_THE_COLUMN}(?P<c2>{_NAME}) as (?:its |the )?primary key"
+    # "the primary key of orders is order_id"
+    rf"\bprimary key (?:of|for|in) {_THE_TABLE}(?P<t1>{_NAME})(?: table)?"
+    rf" is {_THE_COLUMN}(?P<c1>{_NAME}(?:, {_NAME})*)"
+    # "orders has order_id as its primary key"
+    rf"|\b(?:table )?(?P<t2>{_NAME})(?: table)? (?:has|uses) {_THE_COLUMN}(?P<c2>{_NAME})"
+    r" as (?:its |the )?primary key"
+    # orders 表的主键是 order_id
     rf"|(?P<t3>{_NAME})\s?表?的?主键(?:是|为)\s?(?P<c3>{_NAME})"
+    # "orders.order_id is the primary key"
     rf"|(?P<t4>{_NAME})\.(?P<c4>{_NAME}) is the primary key"
 )
 _LISTED = re.compile(rf"^- (?P<name>{_NAME}) (?P<rest>\S.*)$", re.MULTILINE)
 
 
 def schema_item_claims(text: str) -> Iterator[Found]:
-    """Yield what the item of a table or a column says, as `sql_schema` writes it; other schema items say nothing."""
+    """Yield what the item of a table or a column says, as `sql_schema` writes it; other schema
+    items say nothing.
+    """
     head, _, rest = text.partition("\n")
     kind, _, name = head.partition(": ")
     if kind == "column":

@@ -1,8 +1,10 @@
-"""Which claims of a whole index contradict each other: the columns that serving looks conflicts up in.
+"""Which claims of a whole index contradict each other: the columns that serving looks conflicts up
+in.
 
-Two claims contradict when they give one attribute of one subject, in the same words otherwise, different values. The
-subject is what the item names (`subject`), and every metric or glossary term, table or column that the claim names, in
-either language. Claims of one document never contradict each other, and neither do two databases' own schemas.
+Two claims contradict when they give one attribute of one subject, in the same words otherwise,
+different values. The subject is what the item names (`subject`), and every metric or glossary term,
+table or column that the claim names, in either language. Claims of one document never contradict
+each other, and neither do two databases' own schemas.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_DOCUMENTS: Final = 8
-"""Documents that the same people may see and that may make a claim in the same words without naming a subject; above it
-the words are boilerplate."""
+"""Documents that the same people may see and that may make a claim in the same words without naming
+a subject; above it the words are boilerplate."""
 MAX_VALUES: Final = 4
 """Values of such a claim; above it the words are a form that is filled in anew each time."""
 MAX_SUBJECT_VALUES: Final = 12
@@ -59,9 +61,10 @@ class _Said:
 def contested_table(rows: Sequence[Row], claims: pa.Table, live: Set[int]) -> pa.Table:
     """Return, for each row, its claims that another document contradicts, as numbers.
 
-    Columns: claim_keys and claim_values (one number each for a claim, keys ascending; equal keys with different values
-    contradict), claim_about (what it is about, in the row's own words). `claims` is that of `claims_table`, row by row;
-    `live` are the newest versions that nobody has withdrawn: only these decide which words are no statement.
+    Columns: claim_keys and claim_values (one number each for a claim, keys ascending; equal keys
+    with different values contradict), claim_about (what it is about, in the row's own words).
+    `claims` is that of `claims_table`, row by row; `live` are the newest versions that nobody has
+    withdrawn: only these decide which words are no statement.
     """
     import pyarrow as pa
 
@@ -87,7 +90,9 @@ def contested_table(rows: Sequence[Row], claims: pa.Table, live: Set[int]) -> pa
 def _contested(
     rows: Sequence[Row], claims: pa.Table, live: Set[int]
 ) -> Iterator[list[tuple[_Said, int]]]:
-    """Yield groups of claims of which some contradict each other, in a fixed order, with the number of the value."""
+    """Yield groups of claims of which some contradict each other, in a fixed order, with the number
+    of the value.
+    """
     subjects = Subjects(rows, claims.column("names"), live)
     by_key = _by_key(rows, claims, subjects)
     found: dict[int, dict[int, int]] = defaultdict(dict)
@@ -126,12 +131,16 @@ def _contested(
 
 
 def _is_found(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    """Return whether two rows, by their values in the groups they are in, contradict each other in one of them."""
+    """Return whether two rows, by their values in the groups they are in, contradict each other in
+    one of them.
+    """
     return any(other.get(group, value) != value for group, value in one.items())
 
 
 def _is_of_one_database(said: _Said, key: Key, rows: Sequence[Row], subjects: Subjects) -> bool:
-    """Return whether no table or column that a claim is about is described by two sources: these are two databases."""
+    """Return whether no table or column that a claim is about is described by two sources: these
+    are two databases.
+    """
     audience = subjects.seen_with(rows[said.row].label)
     return all(audience.sources(key[0], name) < 2 for name in key[2])
 
@@ -172,7 +181,9 @@ def _chunks(column: pa.ChunkedArray) -> Iterator[tuple[int, Any]]:
 
 
 def _keyed(claim: Mapping[str, Any], row: Row, subjects: Audience) -> tuple[Key, bool, str] | None:
-    """Return the key of a claim, whether it names a subject, and what it is about; None if it says too little."""
+    """Return the key of a claim, whether it names a subject, and what it is about; None if it says
+    too little.
+    """
     attribute: str = claim["attribute"]
     said = [word for word in claim["words"].split() if word[0] != "@"]
     limits = [word[1:] for word in claim["words"].split() if word[0] == "@" and len(word) > 1]
@@ -195,7 +206,8 @@ def _keyed(claim: Mapping[str, Any], row: Row, subjects: Audience) -> tuple[Key,
 
 
 _NARROW: Final = ("quantity", "include", "formula", "default")
-"""Attributes whose value belongs to the subject itself, so that only what limits the subject matters beside it."""
+"""Attributes whose value belongs to the subject itself, so that only what limits the subject
+matters beside it."""
 _LEAST_WORDS: Final = {
     "include": 1,
     "formula:words": 2,
@@ -217,10 +229,11 @@ def _says_enough(attribute: str, rest: set[str], *, loose: bool) -> bool:
 
 
 def _stated(group: list[_Said], rows: Sequence[Row], live: Set[int]) -> list[_Said]:
-    """Leave out what is no statement: words that too many documents say, or fill with too many values.
+    """Leave out what is no statement: words that too many documents say, or fill with too many
+    values.
 
-    Documents are counted with those that the same people may see, so that what is hidden from somebody silences nothing
-    that they see. What reaches most people comes first.
+    Documents are counted with those that the same people may see, so that what is hidden from
+    somebody silences nothing that they see. What reaches most people comes first.
     """
     by_label: dict[ScopeLabel, list[_Said]] = defaultdict(list)
     for said in group:
@@ -240,8 +253,8 @@ def _is_statement(group: Sequence[_Said], live: Set[int]) -> bool:
 def _comparable(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]]:
     """Yield the parts of a group whose documents are about one thing.
 
-    The titles tell: `Service A` and `Service B` are about two; so are `Handbook East` and `Handbook West` where no
-    subject is named.
+    The titles tell: `Service A` and `Service B` are about two; so are `Handbook East` and
+    `Handbook West` where no subject is named.
     """
     if all(said.subject for said in group):
         yield from _by_letter(group, rows)
@@ -256,7 +269,9 @@ def _comparable(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]
 
 
 def _by_letter(group: list[_Said], rows: Sequence[Row]) -> Iterator[list[_Said]]:
-    """Yield the parts of a group whose titles have one letter that stands alone; what has none belongs to each."""
+    """Yield the parts of a group whose titles have one letter that stands alone; what has none
+    belongs to each.
+    """
     letters = {said.row: _letters(folded(rows[said.row].title)) for said in group}
     named = sorted(set(letters.values()) - {""})
     for letter in named if len(named) > 1 else [""]:
@@ -296,7 +311,8 @@ def _numbered(
 ) -> list[tuple[_Said, int]]:
     """Number the values of a group; empty where nothing in it contradicts anything else.
 
-    A document that gives two values speaks of something finer than its words show, and takes no part.
+    A document that gives two values speaks of something finer than its words show, and takes no
+    part.
     """
     nearest: dict[str, tuple[int, ...]] = {}
     for said in group:
@@ -319,7 +335,9 @@ def _numbered(
 
 
 def _contradicts(sides: Iterable[tuple[str, str, int]]) -> bool:
-    """Return whether two documents give two values, other than two schemas, which are two databases."""
+    """Return whether two documents give two values, other than two schemas, which are two
+    databases.
+    """
     listed = sorted(set(sides))
     first = listed[0] if listed else ("", "", 0)
     others = [side for side in listed if side[2] != first[2]]

@@ -14,11 +14,14 @@ _DEFINES = re.compile(
     r"^(?P<head>[^=]{1,48}?)(?:\s*:?=\s*|"
     r"\s+(?:means|equals|refers to|stands for|counts|measures|covers|"
     r"(?:is|are)(?: (?:defined|calculated|computed|measured|counted) (?:as|by|from|on))?)\s+|"
-    r"\s*(?:等于|定义(?:为|是)|口径(?:为|是)|计算(?:为|方式为)|指的是|是指|指|为|是)\s*)(?P<body>.+)$"
+    r"\s*(?:等于|定义(?:为|是)|口径(?:为|是)|计算(?:为|方式为)|指的是|是指|指|为|"
+    r"是)\s*)(?P<body>.+)$"
 )
 _EVENT = re.compile(r"\b(?:was|were|shown|displayed|owned|refreshed|updated)\b|负责|看板|刷新")
 _PARTS = re.compile(
-    r"\b(?:includ|exclud)|\b(?:net|gross|exclusive|inclusive) of\b|\b(?:without|as well|also|too)\b|"
+    r"\b(?:includ|exclud)|"
+    r"\b(?:net|gross|exclusive|inclusive) of\b|"
+    r"\b(?:without|as well|also|too)\b|"
     r"包含|包括|不含|扣除|剔除|排除|计入|算入"
 )
 """What says of a part whether it counts; the claim of that is compared instead."""
@@ -29,7 +32,9 @@ _PEOPLE: Final = frozenset(
 
 
 def definition(text: str) -> tuple[str, str] | None:
-    """Return the words that a folded clause defines something by, and what it defines; None if it defines nothing."""
+    """Return the words that a folded clause defines something by, and what it defines; None if it
+    defines nothing.
+    """
     match = _DEFINES.match(text)
     if (
         match is None
@@ -43,7 +48,9 @@ def definition(text: str) -> tuple[str, str] | None:
 
 
 def defining_words(text: str) -> str:
-    """Return the telling words of a definition in order, without its quantities, which are claims of their own."""
+    """Return the telling words of a definition in order, without its quantities, which are claims
+    of their own.
+    """
     kept: list[str] = []
     at = 0
     for found in quantities(text):

@@ -1,8 +1,10 @@
-"""What an item version claims: values of attributes, as small rows that can be compared without reading the text.
+"""What an item version claims: values of attributes, as small rows that can be compared without
+reading the text.
 
-A claim is an attribute (how long, includes, defaults to, must, column type ...), the words that say of what, and a
-value. Which subject the words mean is settled where all items are known (`contested.py`); nothing here looks beyond the
-item, so a build keeps the claims of a version under its hash.
+A claim is an attribute (how long, includes, defaults to, must, column type ...), the words that say
+of what, and a value. Which subject the words mean is settled where all items are known
+(`contested.py`); nothing here looks beyond the item, so a build keeps the claims of a version under
+its hash.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ STATING: Final = frozenset(
         ItemKind.SCHEMA,
     }
 )
-"""Kinds that state facts. What instructs (policies, instructions, skills) is not overruled by a comparison of texts."""
+"""Kinds that state facts. What instructs (policies, instructions, skills) is not overruled by a
+comparison of texts."""
 MAX_CLAIMS: Final = 48
 """Claims kept of one item version, first come first; a chunk of 2 kB has fewer than 20."""
 MAX_CHARS: Final = 20_000
@@ -139,7 +142,9 @@ def _of_clause(clause: Clause, *, defining: bool) -> Iterator[Claim]:
 
 
 def claims_table(items: Sequence[ContextItem]) -> pa.Table:
-    """Return the claims of items, and the names that metrics and glossary terms go by, one list each."""
+    """Return the claims of items, and the names that metrics and glossary terms go by, one list
+    each.
+    """
     import pyarrow as pa
 
     record = pa.struct(

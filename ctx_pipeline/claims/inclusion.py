@@ -9,40 +9,53 @@ from typing import Final
 from ctx_pipeline.claims.sentences import Found
 from ctx_pipeline.claims.words import words
 
-_IN = (
-    r"includ(?:es?|ed|ing)|contain(?:s|ed|ing)?|counts? in|covers?|(?:(?:is|are) )?inclusive of|gross of|"
-    r"before deduct(?:ing|ion of)|(?:measured|reported|counted) before|takes? in|adds? in|counts"
+_IN = "|".join(
+    (
+        *("includ(?:es?|ed|ing)", "contain(?:s|ed|ing)?", "counts? in", "covers?"),
+        *("(?:(?:is|are) )?inclusive of", "gross of"),
+        # "measured before discounts": they are in it
+        *("before deduct(?:ing|ion of)", "(?:measured|reported|counted) before"),
+        *("takes? in", "adds? in", "counts"),
+    )
 )
-_OUT = (
-    r"exclud(?:es?|ed|ing)|omits?|leaves? out|(?:(?:is|are) )?exclusive of|net of|after deduct(?:ing|ion of)|"
-    r"(?:measured|reported|counted) after|deducts?|subtracts?|"
-    r"removes?|minus|ignores?|strips? out|without"
+_OUT = "|".join(
+    (
+        *("exclud(?:es?|ed|ing)", "omits?", "leaves? out"),
+        *("(?:(?:is|are) )?exclusive of", "net of"),
+        *("after deduct(?:ing|ion of)", "(?:measured|reported|counted) after"),
+        *("deducts?", "subtracts?", "removes?", "minus", "ignores?", "strips? out", "without"),
+    )
 )
 _OUT_PASSIVE = (
     r"excluded|deducted|subtracted|removed|left out|omitted|netted out|ignored|stripped out"
 )
-_NOT = r"(?:(?:does|do|did|is|are|was|were|has|have|should|must|will|can)(?: not|n't)|never|no longer|not|cannot)"
+_NOT = (
+    r"(?:(?:does|do|did|is|are|was|were|has|have|should|must|will|can)(?: not|n't)"
+    r"|never|no longer|not|cannot)"
+)
 _NOT_BEFORE = r"(?P<not>not |never |no longer |(?:isn't|aren't) )?"
 _BE = r"(?:is|are|was|were|get|be|being|will be|must be|should be)"
-_ACTIVE = re.compile(
-    rf"^(?P<what>.*?)\b(?:(?P<not>{_NOT})\s+)?(?:(?P<in>{_IN})|(?P<out>{_OUT}))\b(?: the| any| all| its)?\s+"
-    r"(?P<object>.+)$"
+_ACTIVE = re.compile(  # "GMV does not include the refunds"
+    rf"^(?P<what>.*?)\b(?:(?P<not>{_NOT})\s+)?(?:(?P<in>{_IN})|(?P<out>{_OUT}))\b"
+    r"(?: the| any| all| its)?\s+(?P<object>.+)$"
 )
-_PASSIVE = re.compile(
-    rf"^(?P<object>.+?)\s+(?:{_BE}\s+)?{_NOT_BEFORE}(?:(?P<in>included|counted|counted in)|(?P<out>{_OUT_PASSIVE}))"
-    r"\b(?:\s+(?:in|from|of|out of|into|toward|towards|as part of)\s+(?P<what>.+))?$"
+_PASSIVE = re.compile(  # "refunds are excluded from GMV"
+    rf"^(?P<object>.+?)\s+(?:{_BE}\s+)?{_NOT_BEFORE}"
+    rf"(?:(?P<in>included|counted|counted in)|(?P<out>{_OUT_PASSIVE}))\b"
+    r"(?:\s+(?:in|from|of|out of|into|toward|towards|as part of)\s+(?P<what>.+))?$"
 )
-_COUNT = re.compile(
-    rf"^(?P<object>.+?)\s+(?P<not>{_NOT}\s+)?(?:count|counts|go|goes)\s+(?:toward|towards|into|as part of|in)\s+"
-    r"(?P<what>.+)$"
+_COUNT = re.compile(  # "refunds do not count toward GMV"
+    rf"^(?P<object>.+?)\s+(?P<not>{_NOT}\s+)?(?:count|counts|go|goes)\s+"
+    r"(?:toward|towards|into|as part of|in)\s+(?P<what>.+)$"
 )
-_PART = re.compile(
-    r"^(?P<object>.+?)\s+(?:is|are|was|were)\s+(?P<not>not |no longer )?(?P<in>(?:a )?part of)\s+(?P<what>.+)$"
+_PART = re.compile(  # "refunds are no longer part of GMV"
+    r"^(?P<object>.+?)\s+(?:is|are|was|were)\s+(?P<not>not |no longer )?"
+    r"(?P<in>(?:a )?part of)\s+(?P<what>.+)$"
 )
-_WITH = re.compile(
+_WITH = re.compile(  # "GMV without refunds"
     r"^(?P<what>\S+(?: \S+){0,3}?) (?:(?P<in>with)|(?P<out>without)) (?P<object>\S+(?: \S+)?)$"
 )
-_BEFORE = re.compile(
+_BEFORE = re.compile(  # "revenue before tax"
     r"^(?P<what>[a-z]+(?: \S+){0,4}?) (?:(?P<in>before)|(?P<out>after)) "
     r"(?P<object>(?:any |all |the )?[a-z]+(?: [a-z]+){0,3})$"
 )
@@ -91,7 +104,8 @@ _PARTS: Final = (
 _PARTS_OF_BOTH: Final = (*"包含计算纳有除减去属", *_PARTS)
 _AND: Final = re.compile(r"\s+(?:and|or|nor|as well as|&)\s+|\s*[、/]\s*|和|与|及|以及|或")
 _STOP_OBJECT = re.compile(
-    r"\b(?:in|at|for|on|since|when|if|because|which|that|as|from|by|due|per|under|until|before|after)\b.*$"
+    r"\b(?:in|at|for|on|since|when|if|because|which|that|as|from|by|due|per|under|until|before|"
+    r"after)\b.*$"
 )
 _NONE = re.compile(r"^(?:no|none of(?: the)?)\s+")
 _GENERIC: Final = frozenset(

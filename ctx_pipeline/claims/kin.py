@@ -1,8 +1,9 @@
 """Claims of items that name one subject themselves, compared although their other words differ.
 
-That two authors write the same `subject` is stronger evidence than any wording. Of such items, claims of one attribute
-are compared where each document makes one of them, nothing limits one side alone, and the words left are neither of two
-parallel things (`for directors`, `for the board`) nor, in one language, about nothing in common.
+That two authors write the same `subject` is stronger evidence than any wording. Of such items,
+claims of one attribute are compared where each document makes one of them, nothing limits one side
+alone, and the words left are neither of two parallel things (`for directors`, `for the board`) nor,
+in one language, about nothing in common.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from ctx_pipeline.claims.words import (
 )
 from ctx_pipeline.contracts import SENSITIVITY_RANK, Sensitivity
 from ctx_pipeline.index.rows import Row
+from ctx_pipeline.language.word_lists import words_of
 from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel
 
 MAX_ROWS: Final = 24
-"""Items of one subject above which they are a collection, not statements of one fact; bounds the pairs to compare."""
+"""Items of one subject above which they are a collection, not statements of one fact; bounds the
+pairs to compare."""
 MAX_LABELS: Final = 4
 """Times that many items of one subject, over all labels."""
 DEFINITION: Final = "definition"
@@ -53,17 +56,9 @@ _COMPARED: Final = (
 )
 _LEAST_SHARED: Final = 0.6
 """Share of their words that two permissions or switches have in common, to be of one thing."""
-_NEIGHBOUR_WORDS: Final = """
-dashboard owner carri roll transfer notic reminder refresh grow grew increas decreas cost page slide chart wait
-interval import note popular 看 板 责 刷 结 转 增 降
-"""
-_NEIGHBOURS: Final = frozenset(_NEIGHBOUR_WORDS.split())
+_NEIGHBOURS: Final = frozenset(words_of(__name__, "neighbours"))
 """Words of what is around a subject: where one side alone has them, it speaks of something else."""
-_VAGUE_WORDS: Final = """
-rate share quantity amount total user customer distinct uniqu peopl person someon everyon anyon who whose place
-made day period metric 去 重 人 天 日 者 次 第 一 首
-"""
-_VAGUE: Final = frozenset(_VAGUE_WORDS.split())
+_VAGUE: Final = frozenset(words_of(__name__, "vague"))
 """Words that tell two definitions apart only where these have no others."""
 
 
@@ -88,7 +83,9 @@ class _Statement:
 def akin(
     rows: Sequence[Row], claims: Iterable[tuple[int, Mapping[str, Any]]], subjects: Subjects
 ) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
-    """Yield two sides, each a row and what it says, that contradict each other of a subject, in a fixed order."""
+    """Yield two sides, each a row and what it says, that contradict each other of a subject, in a
+    fixed order.
+    """
     by_subject: dict[tuple[str, str], list[_Statement]] = defaultdict(list)
     for at, claim in claims:
         if not claim["about"] and claim["attribute"].startswith(_COMPARED):
@@ -100,10 +97,11 @@ def akin(
 
 
 def _bounded(listed: Sequence[_Statement], rows: Sequence[Row]) -> list[_Statement]:
-    """Leave out labels under which a subject has more than `MAX_ROWS` items, and bound the others together.
+    """Leave out labels under which a subject has more than `MAX_ROWS` items, and bound the others
+    together.
 
-    Items are counted with those that the same people may see, and what reaches most people comes first, so that what is
-    hidden from somebody silences nothing that they see.
+    Items are counted with those that the same people may see, and what reaches most people comes
+    first, so that what is hidden from somebody silences nothing that they see.
     """
     by_label: dict[ScopeLabel, list[_Statement]] = defaultdict(list)
     for said in listed:
@@ -119,7 +117,9 @@ def _bounded(listed: Sequence[_Statement], rows: Sequence[Row]) -> list[_Stateme
 
 
 def closeness(label: ScopeLabel) -> tuple[int, ...]:
-    """Return what orders labels so that one never comes before another that lets in all whom it lets in."""
+    """Return what orders labels so that one never comes before another that lets in all whom it
+    lets in.
+    """
     rank = (
         len(SENSITIVITY_RANK)
         if label.sensitivity is None
@@ -276,7 +276,9 @@ def _of_one_thing(left: _Statement, right: _Statement, *, strict: bool) -> bool:
 
 
 def _parallel(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    """Two sentences with another word in the same place, and only there, are about two things of a kind."""
+    """Two sentences with another word in the same place, and only there, are about two things of a
+    kind.
+    """
     changes = [
         op
         for op in SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
@@ -287,7 +289,9 @@ def _parallel(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
 
 
 def _other_definition(left: _Statement, right: _Statement) -> bool:
-    """Whether each defines by something that the other does not name: more detail is no contradiction."""
+    """Whether each defines by something that the other does not name: more detail is no
+    contradiction.
+    """
     if (
         left.topic
         and right.topic

@@ -1,4 +1,6 @@
-"""Numbers as English and Chinese texts write them, in digits, in words and mixed. What is not understood is None."""
+"""Numbers as English and Chinese texts write them, in digits, in words and mixed. What is not
+understood is None.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,16 @@ _WORDS = "|".join(sorted((*_SMALL, *_TENS, *_SCALES), key=len, reverse=True))
 _DIGIT_WORDS = "|".join(list(_SMALL)[:10])
 _MORE = r"(?:\s+and\s+(?:(?:a|one)\s+(?:half|quarter|third)|three\s+quarters|two\s+thirds))?"
 _ENGLISH = (
-    rf"\b(?:{_WORDS})(?:(?:[\s-]|\sand\s)+(?:{_WORDS}))*(?:\s+point(?:\s+(?:{_DIGIT_WORDS}))+)?\b{_MORE}"
+    rf"\b(?:{_WORDS})(?:(?:[\s-]|\sand\s)+(?:{_WORDS}))*"
+    rf"(?:\s+point(?:\s+(?:{_DIGIT_WORDS}))+)?\b{_MORE}"
     rf"|\bhalf\s+an?\s+(?:{_SCALE_WORDS})\b|\ba\s+(?:dozen|{_SCALE_WORDS})\b"
 )
 HAN: Final = r"[零〇一二两三四五六七八九十百千万亿]+(?:点[零〇一二三四五六七八九]+)?"
-_CHINESE = rf"(?<![第每之周期个点零〇一二两三四五六七八九十百千万亿]){HAN}(?:个半)?|[俩仨]|半(?=个?[^\s个价径数])个?"
+_CHINESE = (
+    rf"(?<![第每之周期个点零〇一二两三四五六七八九十百千万亿]){HAN}(?:个半)?|"
+    r"[俩仨]|"
+    r"半(?=个?[^\s个价径数])个?"
+)
 ARABIC: Final = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 _HAN_SCALE = r"(?:(?!百分)[十百千万亿])+"
 _FRACTION = r"(?:\d+\s+)?\d+[/\u2044]\d+(?=[\s-]?[a-z\u3400-\u9fff])"
@@ -88,7 +95,9 @@ class Number:
 
 @lru_cache(maxsize=4096)
 def number(written: str) -> Number | None:
-    """Return the number that a text matched by `NUMBER` writes; None where a part of it is not understood."""
+    """Return the number that a text matched by `NUMBER` writes; None where a part of it is not
+    understood.
+    """
     text = written.strip()
     if text[0].isdigit():
         return _fraction(text) if re.search(r"[/\u2044]", text) else _digits(text)
@@ -215,7 +224,9 @@ def _chinese(text: str) -> Number | None:
 
 
 def _digit_row(text: str) -> Number | None:
-    """Read digits without scales: one, two that leave it open (七八), or a row of them (二〇二六)."""
+    """Read digits without scales: one, two that leave it open (七八), or a row
+    of them (二〇二六).
+    """
     values = [_HAN_DIGITS[char] for char in text]
     if len(values) == 2 and 0 not in values:
         return _open(float(values[0]), float(values[1]))

@@ -20,7 +20,8 @@ _POLAR: Final = tuple(
             "require",
             "no",
             r"\b(?:need not|(?:do|does) not (?:need|have) to|"
-            rf"{_IS} not (?:required|mandatory|necessary|obligatory)|{_IS} (?:optional|never required))\b(?: to\b)?|"
+            rf"{_IS} not (?:required|mandatory|necessary|obligatory)|"
+            rf"{_IS} (?:optional|never required))\b(?: to\b)?|"
             r"无需|无须|不必|不需要|不强制|非必|可选|选填",
         ),
         (
@@ -34,7 +35,8 @@ _POLAR: Final = tuple(
         (
             "require",
             "yes",
-            rf"\b(?:must|(?:has|have|need|needs) to|shall|{_IS} (?:required|mandatory|obligatory))\b(?: to\b)?|"
+            r"\b(?:must|(?:has|have|need|needs) to|shall|"
+            rf"{_IS} (?:required|mandatory|obligatory))\b(?: to\b)?|"
             r"必须|务必|强制|必填|必需",
         ),
         (
@@ -45,12 +47,18 @@ _POLAR: Final = tuple(
         (
             "enabled",
             "no",
-            rf"\b{_IS_NOW} (?:disabled|turned off|switched off|deactivated|inactive)\b|已?(?:禁用|关闭|停用)",
+            (
+                rf"\b{_IS_NOW} (?:disabled|turned off|switched off|deactivated|inactive)\b|"
+                r"已?(?:禁用|关闭|停用)"
+            ),
         ),
         (
             "enabled",
             "yes",
-            rf"\b{_IS_NOW} (?:enabled|turned on|switched on|activated|active)\b|已?(?:启用|开启|打开)",
+            (
+                rf"\b{_IS_NOW} (?:enabled|turned on|switched on|activated|active)\b|"
+                r"已?(?:启用|开启|打开)"
+            ),
         ),
         ("is", "no", r"\b(?:is|are|was|were) (?:not|never|no longer)\b|\b(?:isn't|aren't)\b"),
         ("does", "no", r"\b(?:does|do|did) not\b|\b(?:doesn't|don't|didn't)\b|\bnever\b"),
@@ -58,17 +66,27 @@ _POLAR: Final = tuple(
         (
             "does",
             "no",
-            r"不再|不会|不(?=支持|适用|接受|提供|收取|参与|享受|计|退|发|允|公开|加密|开放|收费|生效|包邮|报销)|未(?=启用|加密|支持)",
+            (
+                r"不再|"
+                r"不会|"
+                r"不(?=支持|适用|接受|提供|收取|参与|享受|计|退|发|允|公开|加密|开放|收费|生效|"
+                r"包邮|"
+                r"报销)|"
+                r"未(?=启用|加密|支持)"
+            ),
         ),
     )
 )
 """Attribute and value by what a clause says; the first that is found counts."""
 _DOES = re.compile(
-    r"\b(?:appl(?:y|ies)|supports?|ships?|accepts?|offers?|charges?|covers?|stores?|logs?|encrypts?|expires?|renews?|"
-    r"refunds?|shares?|sells?|allows?|requires?|qualif(?:y|ies)|earns?)\b|支持|适用|接受|提供|收取|参与|享受|公开|加密|开放|收费|生效|包邮|报销"
+    r"\b(?:appl(?:y|ies)|supports?|ships?|accepts?|offers?|charges?|covers?|stores?|logs?|"
+    r"encrypts?|expires?|renews?|"
+    r"refunds?|shares?|sells?|allows?|requires?|qualif(?:y|ies)|"
+    r"earns?)\b|支持|适用|接受|提供|收取|参与|享受|公开|加密|开放|收费|生效|包邮|报销"
 )
 _STATES = (
-    "supported|available|refundable|eligible|encrypted|taxable|included|billable|deductible|transferable|returnable|"
+    "supported|available|refundable|eligible|encrypted|taxable|included|billable|deductible|"
+    "transferable|returnable|"
     "public|valid|stored|logged|shared|covered|applicable|cached|compressed|unique|final|free"
 )
 _IS_STATE = re.compile(rf"\b{_IS} (?=(?:\w+ly )?(?:{_STATES}|\w{{3,}}(?:ed|en))\b)")
@@ -81,7 +99,8 @@ MAX_POLAR_WORDS: Final = 14
 def polar(text: str) -> Iterator[Found]:
     """Yield what a short folded clause permits, demands, switches on or denies.
 
-    One that says so twice, or but for a case, is left alone; one with a single other word needs a subject.
+    One that says so twice, or but for a case, is left alone; one with a single other word needs a
+    subject.
     """
     for pattern, attribute, value in _POLAR:
         match = pattern.search(text)
@@ -105,7 +124,8 @@ def polar(text: str) -> Iterator[Found]:
 # --- one of a set
 
 _CADENCE = (
-    "hourly|daily|weekly|biweekly|monthly|quarterly|yearly|annually|every day|every week|every month|every hour|"
+    "hourly|daily|weekly|biweekly|monthly|quarterly|yearly|annually|every day|every week|"
+    "every month|every hour|"
     "每小时|每日|每天|每周|每月|每季度|每年"
 )
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -116,7 +136,8 @@ _SETS: Final = {
     "order": "ascending|descending|升序|降序",
     "access": "public|private|公开|私有",
     "mode": "manually|manual|automatically|automatic|手动|自动|人工",
-    "liking": "loves?|likes|enjoys?|adores?|hates?|dislikes?|detests?|喜欢|喜爱|热爱|讨厌|厌恶|反感",
+    "liking": "loves?|likes|enjoys?|adores?|hates?|dislikes?|detests?|"
+    "喜欢|喜爱|热爱|讨厌|厌恶|反感",
     "weekday": f"{'|'.join(_DAYS)}|周[一二三四五六日]|星期[一二三四五六日]",
     "zone": r"(?:asia|europe|america)/\w+|utc|gmt|cst|pst|est|local time|北京时间|当地时间",
 }
@@ -167,7 +188,8 @@ _IN_SETS_ZH = re.compile("|".join(word for word in _MEMBERS if not word.isascii(
 
 
 _BASIS = re.compile(
-    r"\b(?:calculated|computed|measured|counted|based) (?:by|on|per)(?: the)? (?P<en>[a-z]+(?: [a-z]+){0,2})$|"
+    r"\b(?:calculated|computed|measured|counted|based) (?:by|on|per)(?: the)? "
+    r"(?P<en>[a-z]+(?: [a-z]+){0,2})$|"
     r"按照?(?P<zh>[^\s,，。按]{1,10}?)(?:来)?(?:计算|统计|核算|计价|计费)"
 )
 _ORDINAL = re.compile(r"\b(\d{1,3})(?:st|nd|rd|th)\b|(?:\bday |第)(\d{1,3})\b")

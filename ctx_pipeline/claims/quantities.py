@@ -1,7 +1,9 @@
-"""Quantities in English and Chinese text as comparable numbers: durations, money, shares, sizes, counts, dates.
+"""Quantities in English and Chinese text as comparable numbers: durations, money, shares, sizes,
+counts, dates.
 
-`30 days`, `thirty days`, `30天` and `三十天` are one quantity, and so are `1h30m` and `90 minutes`; `1 month` and
-`30 days` are too near to contradict. A number of which a part is not understood is none.
+`30 days`, `thirty days`, `30天` and `三十天` are one quantity, and so are `1h30m` and `90 minutes`;
+`1 month` and `30 days` are too near to contradict. A number of which a part is not understood is
+none.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ _TO = r"\s?(?:-|\u2013|\u2014|~|到|至|\bto\b|\bor\b|或|、)\s?"
 _BEGIN = r"(?:(?<![a-z_0-9./:#+\u2044-])(?<!\d,)(?=[-\u2212\d])|(?![-\u2212\d]))"
 """Digits begin no number behind letters, digits and what joins them."""
 _QUANTITY = re.compile(
-    rf"(?!\s|(?<=[a-z])[a-z])(?:(?P<date>\b(?:19|20)\d\d-\d\d-\d\d\b|(?:19|20)\d\d\s?年\s?\d{{1,2}}\s?月\s?\d{{1,2}}\s?日)"
+    r"(?!\s|(?<=[a-z])[a-z])(?:"
+    rf"(?P<date>\b(?:19|20)\d\d-\d\d-\d\d\b|(?:19|20)\d\d\s?年\s?\d{{1,2}}\s?月\s?\d{{1,2}}\s?日)"
     rf"|(?P<money>{_MONEY_SIGN})\s?(?P<amount>{NUMBER})(?:{_TO}(?P<most>{NUMBER}))?"
     rf"|(?P<of>[百千万])分之(?P<parts>{HAN}|{ARABIC})(?:{_TO}(?P<rest>{HAN}|{ARABIC}))?"
     rf"|(?P<whole>{HAN}|{ARABIC})分之(?P<part>{HAN}|{ARABIC})"
     rf"|\b(?:a\s)?half[\s-](?:an?\s)?(?P<half>{_UNIT})"
-    rf"|\b(?:(?P<count>a|one|three|two)\s)(?P<share>quarters?|thirds?)\sof\san?\s(?P<shared>{_UNIT})"
+    r"|\b(?:(?P<count>a|one|three|two)\s)(?P<share>quarters?|thirds?)\sof\san?\s"
+    rf"(?P<shared>{_UNIT})"
     rf"|\ban?\s(?P<single>{_UNIT})\sand\sa\s(?P<plus>half|quarter)\b"
     rf"|{_BEGIN}(?P<sign>{SIGN})?(?P<low>{NUMBER})(?:{_TO}(?P<high>{NUMBER}))?"
     rf"(?:[\s-]?(?P<unit>{_UNIT}))?)"
@@ -34,19 +38,25 @@ _NEXT = re.compile(
 )
 _AND_A_HALF = re.compile(r"\s+and\s+a\s+(?P<part>half|quarter)\b|(?P<han>半)(?![价径数额程个])")
 _PER = re.compile(
-    rf"\s?/\s?(?P<unit>{_UNIT})|\s(?:per|an?|each|every)\s(?P<word>second|minute|hour|day|week|month|quarter|year)\b"
+    rf"\s?/\s?(?P<unit>{_UNIT})|"
+    r"\s(?:per|an?|each|every)\s(?P<word>second|minute|hour|day|week|month|quarter|year)\b"
     rf"|\s?每个?(?P<han>秒|分钟|小时|天|日|周|月|季度|年)"
 )
 _EACH = re.compile(r"每个?(?P<unit>秒|分钟|小时|天|日|周|星期|月|季度|年)[\s,为是]?$")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _UNFINISHED = re.compile(
-    r"[半几多余来]|[零〇一二两三四五六七八九十百千万亿](?!般|样|起|旦|律|致|定|直|切|共)|\+|\u00b1|-?ish\b|\u2044"
-    r"|\s(?:odd|plus or minus)\b|\s?(?:hundred|thousand|lakh|million|crore|billion|trillion|dozen)s?\b"
-    r"|\s(?:and\s)?(?:a\s)?(?:half|quarter|third)s?\b|\s?(?:thirds|fourths|fifths|tenths|hundredths)\b|\d"
+    r"[半几多余来]|[零〇一二两三四五六七八九十百千万亿](?!般|样|起|旦|律|致|定|直|切|共)|\+|"
+    r"\u00b1|-?ish\b|\u2044"
+    r"|\s(?:odd|plus or minus)\b|"
+    r"\s?(?:hundred|thousand|lakh|million|crore|billion|trillion|dozen)s?\b"
+    r"|\s(?:and\s)?(?:a\s)?(?:half|quarter|third)s?\b|"
+    r"\s?(?:thirds|fourths|fifths|tenths|hundredths)\b|"
+    r"\d"
 )
 _OPEN = re.compile(r"[几数上好][几]?$")
 _NEGATED = re.compile(
-    r"(?:^|[\s,;:(=]|为|是|至|到|于)(?:is|are|was|be|of|to|at|than|under|over|below|above|reach|reaches|and)?\s*$"
+    r"(?:^|[\s,;:(=]|为|是|至|到|于)"
+    r"(?:is|are|was|be|of|to|at|than|under|over|below|above|reach|reaches|and)?\s*$"
 )
 _BELOW_ZERO = re.compile(r"\s?(?:below (?:zero|freezing)|under zero)")
 _PARTS: Final = {"half": 0.5, "quarter": 0.25, "third": 1 / 3}
@@ -79,7 +89,8 @@ def quantities(text: str) -> list[Quantity]:
 
 
 _IN_TWO = re.compile(
-    r"(?<=[a-z]), (?:and )?(?=\d[\d.]*\s?(?:months?|weeks?|days?|hours?|hrs?|minutes?|mins?|seconds?|secs?)\b)"
+    r"(?<=[a-z]), (?:and )?"
+    r"(?=\d[\d.]*\s?(?:months?|weeks?|days?|hours?|hrs?|minutes?|mins?|seconds?|secs?)\b)"
 )
 _SIDE_BY_SIDE = re.compile(
     "(?<=[一二两三四五六七八九])、(?=[二三四五六七八九][^零一二三四五六七八九、])"
@@ -96,7 +107,8 @@ def whole_amounts(sentence: str) -> str:
 def same_value(left: str, right: str) -> bool:
     """Return whether two values of one dimension can both be right.
 
-    They can where they are equal, where one is the other rounded, and where one lies in the range that the other is.
+    They can where they are equal, where one is the other rounded, and where one lies in the range
+    that the other is.
     """
     if left == right:
         return True
@@ -199,7 +211,9 @@ def _exactly(value: float) -> Number:
 
 
 def _of_parts(match: re.Match[str]) -> _Amount | None:
-    """Read what is no plain number with a unit: money with its sign before it, shares, halves and quarters."""
+    """Read what is no plain number with a unit: money with its sign before it, shares, halves and
+    quarters.
+    """
     if match["money"]:
         value = _range(match["amount"], match["most"])
         return (
@@ -285,7 +299,9 @@ def _range(low: str, high: str | None) -> Number | None:
 
 
 def _finished(amount: _Amount, start: int, end: int, text: str) -> Quantity | None:
-    """Read on behind a quantity: smaller units, halves, what it counts per; None where something is left of it."""
+    """Read on behind a quantity: smaller units, halves, what it counts per; None where something is
+    left of it.
+    """
     amount, end = _with_smaller(amount, end, text)
     if (more := _AND_A_HALF.match(text, end)) is not None and amount.unit is not None:
         part = _exactly(_PARTS["half" if more["han"] else more["part"]])
@@ -307,7 +323,9 @@ def _finished(amount: _Amount, start: int, end: int, text: str) -> Quantity | No
 
 
 def _with_smaller(amount: _Amount, end: int, text: str) -> tuple[_Amount, int]:
-    """Add what follows in smaller units of the same dimension: `1h30m`, `1 year and 6 months`, 两小时一刻."""
+    """Add what follows in smaller units of the same dimension: `1h30m`, `1 year and 6 months`,
+    两小时一刻.
+    """
     while amount.unit is not None and (following := _NEXT.match(text, end)) is not None:
         name = following["unit"]
         shorter = SHORT.get(amount.dimension, {}).get(name)
@@ -346,7 +364,9 @@ def _per(amount: _Amount, start: int, end: int, text: str) -> tuple[int, int, Un
 
 
 def _part_of_name(text: str, start: int, end: int) -> bool:
-    """A number glued to letters is part of a name; a Chinese numeral without a unit is mostly a word."""
+    """A number glued to letters is part of a name; a Chinese numeral without a unit is mostly a
+    word.
+    """
     after = text[end : end + 1]
     if text[start] in "零〇一二两三四五六七八九十百千万亿半俩仨":
         return True

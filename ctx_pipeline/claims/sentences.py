@@ -1,4 +1,6 @@
-"""Cut a text into clauses that each can make a claim, with what limits when or for whom it holds."""
+"""Cut a text into clauses that each can make a claim, with what limits when or
+for whom it holds.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,15 @@ _ASIDE = re.compile(r"(?<=[\s\u3400-\u9fff])\(([^()]*)\)|（([^（）]*)）")
 _SUPPOSING = re.compile(r"(?:if|suppose|imagine|whether|假设|例如|比如)\b")
 _EXAMPLE = re.compile(r"\be\.g\.|\bfor example\b")
 _LIMITS = re.compile(
-    r"^(?:and\s)?(?:in|for|on|during|at|under|when|if|unless|only|except|until|before|after|within|with|by|"
+    r"^(?:and\s)?"
+    r"(?:in|for|on|during|at|under|when|if|unless|only|except|until|before|after|within|with|by|"
     r"对于?|在|若|如果|当|仅|除|截至|直到|限|关于)"
 )
 _SINCE = re.compile(
     r"\b(?:since|starting|effective(?: from)?|as of|from)\s+(?:on\s)?"
     r"(?:(?:\d{1,2}\s)?[a-z]+\s(?:\d{1,2}\s)?)?(?:19|20)\d\d(?:-\d\d){0,2}(?:\sonwards?)?|"
-    r"(?:自|从)?(?:19|20)\d\d\s?年(?:\s?\d{1,2}\s?月)?(?:\s?\d{1,2}\s?日)?起|(?:自|从)(?:19|20)\d\d(?:-\d\d){0,2}起"
+    r"(?:自|从)?(?:19|20)\d\d\s?年(?:\s?\d{1,2}\s?月)?(?:\s?\d{1,2}\s?日)?起|"
+    r"(?:自|从)(?:19|20)\d\d(?:-\d\d){0,2}起"
 )
 """A beginning that has passed limits nothing today."""
 _PAST = re.compile(
@@ -76,7 +80,11 @@ _PAST_PARTS: Final = (
 """One of these stands in whatever `_PAST` finds."""
 _MONTHS = "january|february|march|april|june|july|august|september|october|november|december"
 _NUMBERS = re.compile(
-    rf"(?:19|20)\d\d(?:[-/.]\d{{1,2}}){{0,2}}|\bq[1-4]\b|\b(?:{_MONTHS})\b|[一二三四]季度|\d{{1,2}}\s?月"
+    rf"(?:19|20)\d\d(?:[-/.]\d{{1,2}}){{0,2}}|"
+    r"\bq[1-4]\b|"
+    rf"\b(?:{_MONTHS})\b|"
+    r"[一二三四]季度|"
+    rf"\d{{1,2}}\s?月"
     r"|第\s?\d{1,3}\s?[周期批次]|\b(?:week|sprint|batch|w)[ -]?\d{1,3}\b"
 )
 _TURNED: Final = (
@@ -91,7 +99,8 @@ _TURNED: Final = (
         r"\1 = \2 / \3",
     ),
 )
-"""Sentences with a comma in the middle of what they claim, put straight: a word of theirs, pattern, plain form."""
+"""Sentences with a comma in the middle of what they claim, put straight: a word of theirs, pattern,
+plain form."""
 _EDITION = re.compile(r"(?:19|20)\d\d\s?(?:版|edition|version)")
 
 

@@ -1,7 +1,9 @@
-"""What words are about: metrics and glossary terms by any of their names, tables and columns, inside one tenant.
+"""What words are about: metrics and glossary terms by any of their names, tables and columns,
+inside one tenant.
 
-Which subject a name stands for, and whether it stands for one alone, is said by the items that everybody may see who
-may see the words: what is hidden from one of them gives no name a meaning and takes none away.
+Which subject a name stands for, and whether it stands for one alone, is said by the items that
+everybody may see who may see the words: what is hidden from one of them gives no name a meaning and
+takes none away.
 """
 
 from __future__ import annotations
@@ -150,7 +152,9 @@ class Audience:
         return self._meanings[key]
 
     def _first(self, tenant: str, title: str | None, subject: str) -> str:
-        """Return the subject of the first item of a title: a metric and a glossary term of one name are one subject."""
+        """Return the subject of the first item of a title: a metric and a glossary term of one name
+        are one subject.
+        """
         if title is None:
             return self._subject(tenant, subject)
         said = self._subjects.by_title[tenant, title]
@@ -163,7 +167,9 @@ class Audience:
         return self._first(tenant, titles[-1], subject) if titles else subject
 
     def own(self, row: Row) -> str | None:
-        """Return the subject that an item names itself; a bare name stands for the term of that name."""
+        """Return the subject that an item names itself; a bare name stands for the term of that
+        name.
+        """
         if row.subject is None or row.kind == _SCHEMA:
             return None
         if ":" not in row.subject:
@@ -174,7 +180,9 @@ class Audience:
         return self._subject(row.tenant, row.subject)
 
     def column(self, tenant: str, written: str) -> str:
-        """Return the table or column that is meant, without the schema or catalogue that a text may put before it."""
+        """Return the table or column that is meant, without the schema or catalogue that a text may
+        put before it.
+        """
         name = written.removeprefix("schema:")
         while name.count(".") > 1 and self._seen.isdisjoint(
             self._subjects.schema.get((tenant, f"schema:{name}"), ())
@@ -229,7 +237,9 @@ def _name(text: str) -> str:
 
 
 def _limits_before(part: Sequence[str]) -> list[str]:
-    """Return what limits a subject before it is named: words that touch it, `for` and `in` what, whom and where."""
+    """Return what limits a subject before it is named: words that touch it, `for` and `in` what,
+    whom and where.
+    """
     start = max((at + 1 for at, word in enumerate(part) if word == "<that"), default=0)
     part = part[start:]
     touching = next(
@@ -269,7 +279,9 @@ _EVERY = frozenset({"all", "everi", "each", "ani", "~全部", "~所有", "~每�
 
 
 def _limits_after(part: Sequence[str]) -> list[str]:
-    """Return what limits a subject after its name: how the name goes on, `for` and `in` what, other quantities."""
+    """Return what limits a subject after its name: how the name goes on, `for` and `in` what, other
+    quantities.
+    """
     found = _head(part)
     taking = False
     after_value = False
@@ -292,7 +304,9 @@ def _limits_after(part: Sequence[str]) -> list[str]:
 
 
 def _head(part: Sequence[str]) -> list[str]:
-    """Return how a name goes on: `refund window review` is another thing; a single Chinese character is a verb."""
+    """Return how a name goes on: `refund window review` is another thing; a single Chinese
+    character is a verb.
+    """
     found: list[str] = []
     for word in part:
         if is_mark(word) or is_verb(word) or word[0] == "#" or "=" in word:

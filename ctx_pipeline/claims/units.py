@@ -1,4 +1,6 @@
-"""Units of quantities: which dimension each measures, and how many of the dimension's base unit it is."""
+"""Units of quantities: which dimension each measures, and how many of the dimension's base unit it
+is.
+"""
 
 from __future__ import annotations
 

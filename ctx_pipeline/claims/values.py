@@ -1,4 +1,6 @@
-"""What one clause claims: a default, an inclusion, a formula, quantities, a permission, one of a set of opposites."""
+"""What one clause claims: a default, an inclusion, a formula, quantities, a permission, one of a
+set of opposites.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ctx_pipeline.claims.words import QUANTITY, words
 
 
 def clause_claims(text: str, *, defining: bool) -> Iterator[Found]:
-    """Yield the claims of a folded clause. `defining`: its item says what one subject is, so that few words will do."""
+    """Yield the claims of a folded clause. `defining`: its item says what one subject is, so that
+    few words will do.
+    """
     yield from bases(text)
     default = _default(text)
     if default is not None:
@@ -44,20 +48,24 @@ _MODAL: Final = ("polar:require", "polar:permit")
 # --- defaults
 
 _DEFAULT = re.compile(
-    r"\b(?:defaults? to|defaults?(?: value| setting)?(?: of)?\s*(?:is|:|=|was set to|is set to)|is by default|"
+    r"\b(?:defaults? to|defaults?(?: value| setting)?(?: of)?\s*(?:is|:|=|was set to|is set to)|"
+    r"is by default|"
     r"by default is)\s+(?P<en>.+)$|(?:默认值?|缺省值?)(?:设置|设定)?\s*(?:为|是|:|=)?\s*(?P<zh>.+)$"
 )
 _DEFAULT_OF = re.compile(
-    r"^(?:the )?default (?:value |setting )?(?:of|for) (?P<what>.+?) (?:is|was)(?: set to)? (?P<en>.+)$"
+    r"^(?:the )?default (?:value |setting )?(?:of|for) (?P<what>.+?) (?:is|was)(?: set to)? "
+    r"(?P<en>.+)$"
 )
 _BY_DEFAULT = re.compile(
     r"^(?P<what>.+?) (?:is|are|stays?|remains?)(?: set to)? (?P<en>\S+) by default(?P<more>\s.+)?$"
 )
 _DEFAULT_FIRST = re.compile(
-    r"^(?:by default|默认情况下|默认)\s*,?\s*(?P<what>.+?)\s*(?:is|are|为|是)\s*(?:set to )?(?P<en>\S+)$"
+    r"^(?:by default|默认情况下|默认)\s*,?\s*(?P<what>.+?)\s*(?:is|are|为|是)\s*(?:set to )?"
+    r"(?P<en>\S+)$"
 )
 _DEFAULT_NAMED = re.compile(
-    r"^(?P<pre>.*?)\bdefault (?P<what>(?!value|setting)[a-z][a-z -]{1,40}?) ?(?:is|are|=)(?: set to)? (?P<en>\S+)$|"
+    r"^(?P<pre>.*?)\bdefault (?P<what>(?!value|setting)[a-z][a-z -]{1,40}?) ?(?:is|are|=)"
+    r"(?: set to)? (?P<en>\S+)$|"
     r"^(?P<before>.{0,12}?)(?:的)?默认(?P<named>[^为是=]{1,12}?)\s?(?:为|是|=)\s?(?P<zh>\S+)$"
 )
 _DEFAULT_WITH = re.compile(r"默认(?:以|使用|采用|用)\s?(?P<zh>[a-z0-9][a-z0-9./_+-]*)")
@@ -123,7 +131,8 @@ _DIVIDED = re.compile(
     r"^用?(?P<right>.{1,30}?除以.{1,30}?)(?:就|即)?(?:得到|得出|等于|就是|是)(?P<what>.{1,40})$"
 )
 _DEFINED = re.compile(
-    r"^(?:we |they |the team )?(?:defines?|calculates?|computes?|measure) (?P<what>.{1,60}?) (?:as|by|with) "
+    r"^(?:we |they |the team )?(?:defines?|calculates?|computes?|measure) (?P<what>.{1,60}?) "
+    r"(?:as|by|with) "
     r"(?P<right>.+)$"
 )
 _OPERATORS: Final = (
@@ -131,7 +140,9 @@ _OPERATORS: Final = (
     (re.compile(r"^(.+?)(?:与|和)(.+?)之比$"), r"\1 / \2"),
     (
         re.compile(
-            r"\s+(?:divided by|over(?! (?:an? |the )?(?:last |past )?\d)|as a share of)\s+|\s*除以\s*|\s*÷\s*"
+            r"\s+(?:divided by|over(?! (?:an? |the )?(?:last |past )?\d)|as a share of)\s+|"
+            r"\s*除以\s*|"
+            r"\s*÷\s*"
         ),
         "/",
     ),
@@ -144,7 +155,9 @@ _CODE = re.compile(r"[a-z_]+\s*\(|[a-z]+_[a-z_]+|\bfilter\b")
 
 
 def described_formula(text: str) -> str | None:
-    """Return the formula that a description without a name is, `revenue divided by orders`; None if it is none."""
+    """Return the formula that a description without a name is, `revenue divided by orders`; None if
+    it is none.
+    """
     found = None if quantities(text) or _formula(text) else _formula(f"x = {text}")
     return (
         found.value
@@ -198,7 +211,9 @@ _WRITTEN_OTHERWISE: Final = (
 
 
 def plain_code(text: str) -> str:
-    """Return an expression without what does not change it: case, white space, quotes around it, its spelling."""
+    """Return an expression without what does not change it: case, white space, quotes around it,
+    its spelling.
+    """
     code = "".join(text.lower().split()).strip("`")
     for pattern, plain in _WRITTEN_OTHERWISE:
         code = pattern.sub(plain, code)
@@ -214,7 +229,8 @@ def _operand(text: str) -> str:
 # --- quantities
 
 _ABOUT = re.compile(
-    r"(?:about|around|approximately|approx\.?|roughly|nearly|almost|some|circa|ca\.|close to|an estimated|"
+    r"(?:about|around|approximately|approx\.?|roughly|nearly|almost|some|circa|ca\.|close to|"
+    r"an estimated|"
     r"约|约莫|大约|大概|大致|估计|差不多|近|将近|接近|~|\u2248)\s*$"
 )
 _OR_SO = re.compile(
@@ -229,7 +245,8 @@ _ABOVE = re.compile(
 _BY = re.compile(r"\bby\s*$|(?:增加|减少|增长|下降|上升|提高|降低|缩短|延长)了?\s*$")
 _BELOW = re.compile(r"(?:less than|under|below|fewer than|smaller than|<|低于|少于|小于|不足)\s*$")
 _COUNTED = re.compile(
-    r"(?:step|section|chapter|page|version|phase|level|figure|table|line|item|no\.?|number|#|part|day|week|v|top|第)\s*$"
+    r"(?:step|section|chapter|page|version|phase|level|figure|table|line|item|no\.?|number|#|"
+    r"part|day|week|v|top|第)\s*$"
 )
 MAX_BEFORE_CHARS: Final = 32
 _ONES: Final = frozenset({"1~1", "1~0"})
@@ -262,7 +279,8 @@ def _quantified(text: str) -> Iterator[Found]:
 
 
 _RAISED = re.compile(
-    r"^\s*(?:提高|上调|增加|降低|下调|减少|调整|修改|改)?(?:到|至|为|成)\s*$|^\s*(?:up |down )?to\s*$"
+    r"^\s*(?:提高|上调|增加|降低|下调|减少|调整|修改|改)?(?:到|至|为|成)\s*$|"
+    r"^\s*(?:up |down )?to\s*$"
 )
 """Between an old value and the new one."""
 _ONCE = re.compile(r"\b(?:was|were|did|had|has been|have been)\b")
@@ -276,7 +294,9 @@ def _skipped(found: Quantity, text: str) -> bool:
 
 
 def _before(found: Quantity, text: str) -> str:
-    """Return what stands right before a quantity: more than any pattern of it takes, blanks aside."""
+    """Return what stands right before a quantity: more than any pattern of it
+    takes, blanks aside.
+    """
     return text[: found.start].rstrip()[-MAX_BEFORE_CHARS:]
 
 
@@ -294,8 +314,10 @@ def _bound(found: Quantity, text: str) -> tuple[str, ...]:
 
 
 _BOUNDS = re.compile(
-    r"\b(?:at least|no less than|not less than|no more than|not more than|at most|up to|a maximum of|a minimum of|"
-    r"more than|less than|fewer than|greater than|within|over|under|above|below|exceed(?:s|ing)?)\b|"
+    r"\b(?:at least|no less than|not less than|no more than|not more than|at most|up to|"
+    r"a maximum of|a minimum of|"
+    r"more than|less than|fewer than|greater than|within|over|under|above|below|"
+    r"exceed(?:s|ing)?)\b|"
     r"至少|最少|不少于|不低于|不超过|最多|至多|超过|高于|大于|低于|少于|小于|以上|以下|满|不足"
 )
 

@@ -1,6 +1,7 @@
 """The command line `ctx`: each command calls one public function of the library.
 
-Data goes to stdout, words for people and progress to stderr. Nothing heavy is imported before a command runs.
+Data goes to stdout, words for people and progress to stderr. Nothing heavy is imported before a
+command runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ctx_pipeline.cli import operate as cli_operate
 from ctx_pipeline.cli import policy as cli_policy
 from ctx_pipeline.cli import publish as cli_publish
 from ctx_pipeline.cli import tools as cli_tools
-from ctx_pipeline.cli.run import Run, app, command, speak_utf8
+from ctx_pipeline.cli.run import NO_SOURCES, Run, app, command, speak_utf8
 
 DEMO_FOLDER = "ctx-demo"
 
@@ -39,7 +40,8 @@ def ctx(
 
     `ctx demo` shows everything on bundled data, offline.
 
-    Exit codes: 0 fine, 1 internal, 2 invalid, 3 denied, 4 not found, 5 corrupt, 6 conflict, 7 unavailable.
+    Exit codes: 0 fine, 1 internal, 2 invalid, 3 denied, 4 not found, 5 corrupt, 6 conflict, 7
+    unavailable.
     """
     from ctx_pipeline import __version__
     from ctx_pipeline.errors import InvalidRequest
@@ -99,7 +101,10 @@ def build(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 2 when a file could not be loaded.")
+        bool,
+        typer.Option(
+            "--strict", help="Exit with 2 when a file could not be loaded, or nothing could."
+        ),
     ] = False,
     partitions: Annotated[
         str | None,
@@ -113,8 +118,9 @@ def build(
 ) -> None:
     """Read the sources and publish what agents may be shown.
 
-    What has not changed costs nothing. A file that cannot be loaded is reported, and everything else is built. With
-    --partitions, build what is missing of a range, one run each; interrupted, the same command goes on.
+    What has not changed costs nothing. A file that cannot be loaded is reported, and everything
+    else is built. With --partitions, build what is missing of a range, one run each; interrupted,
+    the same command goes on.
     """
     from ctx_pipeline.cli.tables import build_view
     from ctx_pipeline.errors import InvalidRequest
@@ -132,10 +138,11 @@ def build(
         run.emit(report)
     else:
         run.blocks(build_view(report, run.hint))
-    if not report.sources and select is None:
-        run.say(
-            "No sources yet: add a [[sources]] table to ctx.toml; `ctx init DIR` writes examples"
-        )
+    nothing = not report.sources and select is None
+    if nothing:
+        run.say(NO_SOURCES)
+    if strict and nothing:
+        raise typer.Exit(InvalidRequest.exit_code)
     if strict and report.errors:
         run.say(f"{len(report.errors)} files or lines were not loaded, and --strict was given")
         raise typer.Exit(InvalidRequest.exit_code)
@@ -215,7 +222,8 @@ def demo(
 def doctor(run: Run) -> None:
     """Look project and machine over; each finding has its fix.
 
-    Exits with 0 when no check fails, 5 when something is corrupt, 7 when something is missing. Changes nothing.
+    Exits with 0 when no check fails, 5 when something is corrupt, 7 when something is missing.
+    Changes nothing.
     """
     from ctx_pipeline.cli.tables import doctor_view
     from ctx_pipeline.orchestration.doctor import diagnose

@@ -15,7 +15,8 @@ def checked(make: Callable[[], Made], where: str) -> Made:
     """Return what `make` makes.
 
     Raises:
-        InvalidRequest: its fields are wrong; `where` gets the path of the first, the message names up to five.
+        InvalidRequest: its fields are wrong; `where` gets the path of the first, the message names
+            up to five.
     """
     from pydantic import ValidationError
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctx_pipeline.cli.run import Run, app, command
+from ctx_pipeline.cli.choices import FORMATS, KINDS, LEVELS, one_of
+from ctx_pipeline.cli.request_flags import RequestFlags
+from ctx_pipeline.cli.run import NO_SOURCES, Run, app, command
 
 if TYPE_CHECKING:
     from ctx_pipeline.contracts import ContextPack, Identity
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
 MAX_NUMBER = 2**63 - 1
 """Largest number that a ledger gives out."""
 MAX_ROWS = 1_000_000
-Format = Literal["text", "openai_chat", "openai_responses", "anthropic", "langchain"]
-Level = Literal["full", "compact", "pointer"]
-Risk = Literal["low", "medium", "high"]
 
 SnapshotId = Annotated[
     str, typer.Argument(metavar="ID", help="A snapshot's id, as `ctx assemble` prints it.")
@@ -60,42 +59,15 @@ def assemble(
             metavar="FILE", help="A whole ContextRequest as JSON; - reads stdin. Flags win over it."
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Model profile. Default: the project's.")
-    ] = None,
-    phase: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Phase of the agent's work.")
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="Most tokens the pack may take.")
-    ] = None,
+    *,
+    flags: RequestFlags,
     at: AtFlag = None,
     as_of: AsOfFlag = None,
-    role: Annotated[str | None, typer.Option(metavar="NAME", help="Role of the agent.")] = None,
-    task_type: Annotated[str | None, typer.Option(metavar="NAME", help="Type of the task.")] = None,
-    required_types: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Kinds of items that the pack must have.")
-    ] = None,
-    risk: Annotated[Risk | None, typer.Option(help="How much is at stake.")] = None,
-    session_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Session that the call belongs to.")
-    ] = None,
-    run_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Run that the call belongs to.")
-    ] = None,
-    turn_id: Annotated[str | None, typer.Option(metavar="ID", help="Turn of the run.")] = None,
-    goal: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the task is for; restated at the end.")
-    ] = None,
-    constraint: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="A constraint of the task; may be given again."),
-    ] = None,
     durable: Annotated[
         bool, typer.Option("--durable", help="Return only when the snapshot is on disk.")
     ] = False,
     format: Annotated[
-        Format | None, typer.Option(help="Print the pack as a model takes it instead.")
+        str | None, one_of(FORMATS, help="Print the pack as a model takes it instead.")
     ] = None,
 ) -> None:
     """Assemble the context of one model call.
@@ -107,25 +79,11 @@ def assemble(
     clock, valid = parse_time(at, "--at"), parse_time(as_of, "--as-of")
     _one_stdin(text, request)
     stored = None if request is None else read_json_object(request, "--request")
-    fields: dict[str, Any] = {
-        "model_profile": model,
-        "phase": phase,
-        "token_budget": budget,
-        "as_of": valid,
-        "agent_role": role,
-        "required_types": None if required_types is None else _names(required_types),
-        "risk": risk,
-        "session_id": session_id,
-        "run_id": run_id,
-        "turn_id": turn_id,
-    }
-    task: dict[str, Any] = {
-        "text": _text(text),
-        "type": task_type,
-        "goal": goal,
-        "constraints": constraint,
-    }
+    fields = {**flags.of_request(), "as_of": valid}
+    task = {**flags.of_task(), "text": _text(text)}
     with run.open(asked=task["text"]) as project:
+        if not project.config.sources:
+            run.say(NO_SOURCES)
         asked = build_request(stored, fields, task, run.flags, project.config.identity_contract())
         pack = project.assemble(asked, at=clock, durable=durable)
         if format is not None:
@@ -155,10 +113,6 @@ def _text(text: str | None) -> str | None:
         return text
     # `echo` and here-documents end with a newline that nobody means.
     return read_text(STDIN, "TEXT").removesuffix("\n").removesuffix("\r")
-
-
-def _names(value: str) -> list[str]:
-    return [name for part in value.split(",") if (name := part.strip())]
 
 
 def _print_rendering(run: Run, pack: ContextPack, format: str) -> None:
@@ -201,7 +155,7 @@ def show_pack(
 def expand(
     run: Run,
     item_id: ItemId,
-    level: Annotated[Level, typer.Option(help="How much of it.")] = "full",
+    level: Annotated[str, one_of(LEVELS, help="How much of it.")] = "full",
     at: AtFlag = None,
     as_of: AsOfFlag = None,
 ) -> None:
@@ -329,7 +283,7 @@ def diff(
 def items(
     run: Run,
     kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="Only this kind, for example metric.")
+        str | None, one_of(KINDS, metavar="KIND", help="Only this kind, for example metric.")
     ] = None,
     source: Annotated[str | None, typer.Option(metavar="NAME", help="Only this source.")] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=MAX_ROWS, help="Most rows.")] = 100,

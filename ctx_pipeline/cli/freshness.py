@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ctx_pipeline.cli.run import NO_SOURCES
 from ctx_pipeline.cli.tables import Hint, moment, pin_words
 from ctx_pipeline.cli.views import TEXT_CELLS, Block, Column, Grid, Words, number, waiting_words
 
@@ -19,12 +20,15 @@ def status_view(status: ProjectStatus, hint: Hint) -> list[Block]:
     if status.artifact is None:
         head += f"\nNothing built yet: run `{hint('build')}`"
     else:
-        head += f"\nArtifact {status.artifact}, embedder {status.embedder}, overlay {status.overlay_sequence}"
+        head += (
+            f"\nArtifact {status.artifact}, embedder {status.embedder}, "
+            f"overlay {status.overlay_sequence}"
+        )
     heads: list[Block] = [Words(head)]
     heads += [] if status.pin is None else [pin_words(status.pin, hint)]
     heads += waiting_words(status.waiting, hint("build"))
     if not status.sources:
-        return [*heads, Words("No sources yet: add a [[sources]] table to ctx.toml")]
+        return [*heads, Words(NO_SOURCES)]
     withheld = any(source.withheld for source in status.sources)
     problems = any(source.problem for source in status.sources)
     rows = [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ctx_pipeline.cli.checking import checked
+from ctx_pipeline.cli.choices import CLEARANCES, names, one_of
 
 if TYPE_CHECKING:
     from ctx_pipeline.contracts import Identity
@@ -28,7 +29,7 @@ class IdentityFlags:
     ] = None
     clearance: Annotated[
         str | None,
-        typer.Option(metavar="LEVEL", help="public, internal, confidential or restricted."),
+        one_of(CLEARANCES, metavar="LEVEL", help="public, internal, confidential or restricted."),
     ] = None
     environment: Annotated[
         str | None, typer.Option(metavar="NAME", help="Where the agent runs.")
@@ -49,7 +50,7 @@ class IdentityFlags:
         """Return the fields of an identity that flags set."""
         found: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
         if self.groups is not None:
-            found["groups"] = [name for part in self.groups.split(",") if (name := part.strip())]
+            found["groups"] = names(self.groups)
         return {name: value for name, value in found.items() if value is not None}
 
 

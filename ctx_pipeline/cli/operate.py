@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctx_pipeline.cli.run import Run, app, command
+from ctx_pipeline.cli.run import FlagGroup, Run, app, command
+from ctx_pipeline.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from ctx_pipeline.contracts import RetireReport
 
 index_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(index_app, name="index")
+
+
+@dataclass(frozen=True, slots=True)
+class RetireFlags(FlagGroup):
+    """What is said of an item that is retired."""
+
+    version: Annotated[str | None, typer.Option(metavar="V", help="One version. Default: all.")] = (
+        None
+    )
+    tenant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose item. Default: your own tenant.")
+    ] = None
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the record.")] = (
+        None
+    )
+    undo: Annotated[bool, typer.Option("--undo", help="Take the retirement of an item back.")] = (
+        False
+    )
 
 
 @command(
@@ -32,18 +55,8 @@ def retire(
             "--yes", help="With --source: retire what it lost; without --yes only say what."
         ),
     ] = False,
-    version: Annotated[
-        str | None, typer.Option(metavar="V", help="One version. Default: all.")
-    ] = None,
-    tenant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose item. Default: your own tenant.")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; kept in the record.")
-    ] = None,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Take the retirement of an item back.")
-    ] = False,
+    *,
+    flags: RetireFlags,
 ) -> None:
     """Take an item out at once, or confirm what a source has lost.
 
@@ -51,9 +64,6 @@ def retire(
     comes back with --undo alone; one that its source lost comes back with its source.
     """
     from ctx_pipeline.cli.tables import retire_view
-    from ctx_pipeline.errors import InvalidRequest
-    from ctx_pipeline.lifecycle.retire import restore_item, retire_item, retire_source
-    from ctx_pipeline.workspace import Workspace
 
     if (item_id is None) == (source is None):
         raise InvalidRequest(
@@ -62,7 +72,21 @@ def retire(
             fix="see `ctx retire --help`",
             code="usage",
         )
-    if source is not None and (undo or version or tenant or reason):
+    if source is not None:
+        report = _retire_source(run, source, flags, confirmed=yes)
+    else:
+        report = _retire_item(run, item_id or "", flags)
+    if run.as_json:
+        run.emit(report)
+    else:
+        run.blocks(retire_view(report, run.hint, tenant=flags.tenant))
+
+
+def _retire_source(run: Run, source: str, flags: RetireFlags, *, confirmed: bool) -> RetireReport:
+    from ctx_pipeline.lifecycle.retire import retire_source
+    from ctx_pipeline.workspace import Workspace
+
+    if flags != RetireFlags():
         raise InvalidRequest(
             "--undo, --version, --tenant and --reason are of an item, not of a source",
             where="--source",
@@ -70,20 +94,22 @@ def retire(
             code="usage",
         )
     with Workspace.open(run.home) as workspace:
-        if source is not None:
-            report = retire_source(workspace, source, confirmed=yes)
-        elif undo:
-            report = restore_item(
-                workspace, item_id or "", version=version, tenant=tenant, reason=reason or ""
-            )
-        else:
-            report = retire_item(
-                workspace, item_id or "", version=version, tenant=tenant, reason=reason or ""
-            )
-    if run.as_json:
-        run.emit(report)
-    else:
-        run.blocks(retire_view(report, run.hint, tenant=tenant))
+        return retire_source(workspace, source, confirmed=confirmed)
+
+
+def _retire_item(run: Run, item_id: str, flags: RetireFlags) -> RetireReport:
+    from ctx_pipeline.lifecycle.retire import restore_item, retire_item
+    from ctx_pipeline.workspace import Workspace
+
+    act = restore_item if flags.undo else retire_item
+    with Workspace.open(run.home) as workspace:
+        return act(
+            workspace,
+            item_id,
+            version=flags.version,
+            tenant=flags.tenant,
+            reason=flags.reason or "",
+        )
 
 
 @command(

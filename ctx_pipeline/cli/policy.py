@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctx_pipeline.cli.context import Risk
+from ctx_pipeline.cli.choices import RISKS, one_of
 from ctx_pipeline.cli.run import Run, app, command
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def policy_lint(
 ) -> None:
     """Say what is wrong with a policy before a call finds it.
 
-    Unknown keys, rules that never count, shares and weights that cannot be meant, types that no source gives, and
-    checks that are missing at high risk. Errors exit with 2.
+    Unknown keys, rules that never count, shares and weights that cannot be meant, types that no
+    source gives, and checks that are missing at high risk. Errors exit with 2.
     """
     from ctx_pipeline.errors import InvalidRequest
     from ctx_pipeline.policy.lint import lint_policy
@@ -70,11 +70,12 @@ def policy_show(
     ] = None,
     role: Annotated[str | None, typer.Option(metavar="NAME", help="Role of the agent.")] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Model profile.")] = None,
-    risk: Annotated[Risk | None, typer.Option(help="How much is at stake.")] = None,
+    risk: Annotated[str | None, one_of(RISKS, help="How much is at stake.")] = None,
 ) -> None:
     """Show what the project's policy says in one case.
 
-    Each value comes with the rule and the line that it is from. What is not given matches no rule that names it.
+    Each value comes with the rule and the line that it is from. What is not given matches no rule
+    that names it.
     """
     _show(run, {"task_type": task, "phase": phase, "role": role, "model": model, "risk": risk})
 
@@ -101,7 +102,8 @@ def policy_diff(
 ) -> None:
     """Show what changes from one policy to another, case by case.
 
-    A case lists what no more general one says already; a value that is the same before and after does not change there.
+    A case lists what no more general one says already; a value that is the same before and after
+    does not change there.
     """
     from ctx_pipeline.policy.review import diff_policies
 

@@ -54,10 +54,11 @@ def publish(
         typer.Option("--no-build", help="Serve the old versions until a sensor or the next build."),
     ] = False,
 ) -> None:
-    """Check metric definitions, build and switch to them in one step.
+    """Check metric definitions, build, and serve them all at once.
 
-    A file takes the place of the one of its name in the registry. When one has an error, nothing is written, and the
-    exit code is 2. Until the command has built, and wherever it is killed, the versions before are served.
+    Every process switches to what was built in one step. A file takes the place of the one of its
+    name in the registry. When one has an error, nothing is written, and the exit code is 2. Until
+    the command has built, and wherever it is killed, the versions before are served.
     """
     from ctx_pipeline.errors import InvalidRequest
     from ctx_pipeline.orchestration import publish as library

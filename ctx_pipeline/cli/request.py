@@ -26,7 +26,8 @@ def parse_time(value: str | None, flag: str) -> datetime | None:
     """Return an ISO 8601 time with an offset, in UTC; None stays None.
 
     Raises:
-        InvalidRequest: it is no time (`invalid_time`) or has no zone (`naive_time`); a bare date has none either.
+        InvalidRequest: it is no time (`invalid_time`) or has no zone (`naive_time`); a bare date
+            has none either.
     """
     if value is None:
         return None
@@ -53,7 +54,8 @@ def read_text(name: str, flag: str) -> str:
     """Return the UTF-8 text of a file, or of stdin for `-`; a byte order mark is dropped.
 
     Raises:
-        InvalidRequest: it cannot be read (`unreadable`), is too large (`too_large`) or is not UTF-8 (`not_utf8`).
+        InvalidRequest: it cannot be read (`unreadable`), is too large (`too_large`) or is not UTF-8
+            (`not_utf8`).
     """
     try:
         if name == STDIN:

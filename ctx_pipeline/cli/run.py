@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PROGRAM = "ctx"
 """What usage lines call us, however we were started."""
 DEBUG_VARIABLE = "CTX_DEBUG"
+NO_SOURCES = "No sources yet: add a [[sources]] table to ctx.toml; `ctx init DIR` writes examples"
 COMMAND_ORDER = (
     *(
         "init",
@@ -207,6 +208,15 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+class FlagGroup:
+    """Base of a frozen dataclass whose fields are flags of one command.
+
+    A command that takes such a group as one argument has a flag for each field.
+    """
+
+    __slots__ = ()
+
+
 class ReaderGone(Exception):
     """Whoever read our output has closed it."""
 
@@ -246,7 +256,7 @@ def _guarded(function: Callable[..., None], run: Run, given: Mapping[str, Any]) 
     try:
         # What a library prints must not end up in the data.
         with redirect_stdout(sys.stderr):
-            function(run, **given)
+            function(run, **_grouped(function, given))
         run.out.flush()
     except BrokenPipeError as cause:
         raise ReaderGone from cause
@@ -283,27 +293,49 @@ def _near(folder: Path) -> str:
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
 
 
+def _groups(function: Callable[..., None]) -> dict[str, type[FlagGroup]]:
+    """Return the arguments of a command that stand for several flags."""
+    hints = get_type_hints(function)
+    return {
+        name: hint
+        for name, hint in hints.items()
+        if isinstance(hint, type) and issubclass(hint, FlagGroup)
+    }
+
+
+def _flags_of(group: type) -> list[tuple[str, Any, Any]]:
+    """Return name, annotation and default of each flag of a group."""
+    hints = get_type_hints(group, include_extras=True)
+    return [(flag.name, hints[flag.name], flag.default) for flag in fields(group)]
+
+
+def _grouped(function: Callable[..., None], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a command: flags that belong to a group are put into it."""
+    rest = dict(given)
+    made: dict[str, Any] = {}
+    for name, group in _groups(function).items():
+        made[name] = group(**{flag: rest.pop(flag) for flag, _, _ in _flags_of(group)})
+    return {**rest, **made}
+
+
 def _sign(call: Callable[..., None], function: Callable[..., None], *, identity: bool) -> None:
     """Give `call` the signature that the command line is made from."""
-    own = list(inspect.signature(function).parameters.values())[1:]
-    hints = get_type_hints(function, include_extras=True)
-    common: list[tuple[str, Any, Any]] = []
-    if identity:
-        flag_hints = get_type_hints(IdentityFlags, include_extras=True)
-        common += [(item.name, flag_hints[item.name], None) for item in fields(IdentityFlags)]
-    common += [("home", HomeFlag, None), ("as_json", JsonFlag, False)]
-    keyword = inspect.Parameter.KEYWORD_ONLY
+    hints, groups = get_type_hints(function, include_extras=True), _groups(function)
+    flags: list[tuple[str, Any, Any]] = []
+    for own in list(inspect.signature(function).parameters.values())[1:]:
+        group = groups.get(own.name)
+        flags += [(own.name, hints[own.name], own.default)] if group is None else _flags_of(group)
+    flags += _flags_of(IdentityFlags) if identity else []
+    flags += [("home", HomeFlag, None), ("as_json", JsonFlag, False)]
     parameters = [
         inspect.Parameter(
             "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
         ),
         *(
-            inspect.Parameter(p.name, keyword, default=p.default, annotation=hints[p.name])
-            for p in own
-        ),
-        *(
-            inspect.Parameter(name, keyword, default=value, annotation=hint)
-            for name, hint, value in common
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
+            )
+            for name, hint, default in flags
         ),
     ]
     call.__name__ = function.__name__

@@ -23,7 +23,11 @@ def skipped_files(report: BuildReport) -> list[Block]:
     if not paths:
         return []
     lines = [
-        f"  {name}: {cell(', '.join(files[:SHOWN_PATHS]))}{' ...' if len(files) > SHOWN_PATHS else ''}: {cell(reason)}"
+        (
+            f"  {name}: "
+            f"{cell(', '.join(files[:SHOWN_PATHS]))}{' ...' if len(files) > SHOWN_PATHS else ''}: "
+            f"{cell(reason)}"
+        )
         for (name, reason), files in paths.items()
     ]
     more = len(lines) - SHOWN_REASONS

@@ -111,7 +111,8 @@ def build_view(report: BuildReport, hint: Hint) -> list[Block]:
     blocks += skipped_files(report)
     blocks.append(
         Words(
-            f"{number(report.items)} live items, {number(report.embedded)} embedded, {number(report.reused)} reused, "
+            f"{number(report.items)} live items, {number(report.embedded)} "
+            f"embedded, {number(report.reused)} reused, "
             f"{number(report.retired)} retired in {report.seconds:.1f} s\n{artifact_words(report)}"
         )
     )
@@ -184,7 +185,8 @@ def retire_view(report: RetireReport, hint: Hint, *, tenant: str | None = None) 
 def pin_words(pin: IndexPin, hint: Hint) -> Block:
     """Return that the index is pinned, since when and why."""
     lines = [
-        f"The index is pinned to {pin.artifact[:HASH_CHARS]} since {moment(pin.since)}: {cell(pin.reason)}"
+        f"The index is pinned to {pin.artifact[:HASH_CHARS]} since "
+        f"{moment(pin.since)}: {cell(pin.reason)}"
     ]
     if pin.waiting is not None:
         lines.append(f"Built meanwhile and not served: {pin.waiting[:HASH_CHARS]}")
@@ -284,7 +286,9 @@ def explain_view(
     if traces:
         blocks.append(
             Words(
-                f"Next\n  {hint('why', snapshot_id, (out or chosen)[0].item_id)}\n  {hint('replay', snapshot_id)}"
+                "Next\n  "
+                f"{hint('why', snapshot_id, (out or chosen)[0].item_id)}\n  "
+                f"{hint('replay', snapshot_id)}"
             )
         )
     return blocks
@@ -403,7 +407,8 @@ def items_view(rows: Sequence[ItemRow], limit: int, hint: Hint) -> list[Block]:
         built, hidden = hint("status"), hint("why-not", "ITEM")
         return [
             Words(
-                f"No items that you can see\n  {built}  # what has been built\n  {hidden}  # why one is hidden"
+                f"No items that you can see\n  {built}  # what has been "
+                f"built\n  {hidden}  # why one is hidden"
             )
         ]
     columns = (

@@ -52,9 +52,9 @@ def tools_lint(
 ) -> None:
     """Say what is wrong with tool definitions.
 
-    Descriptions, schemas, annotations, names, overlap between tools, and what tries to steer the model. A file is a
-    `tools/list` result, a list of MCP, OpenAI or Anthropic definitions, or one definition; each FILE is one server.
-    Errors exit with 2.
+    Descriptions, schemas, annotations, names, overlap between tools, and what tries to steer the
+    model. A file is a `tools/list` result, a list of MCP, OpenAI or Anthropic definitions, or one
+    definition; each FILE is one server. Errors exit with 2.
     """
     _lint(run, files or [], every=every, strict=strict)
 
@@ -97,8 +97,8 @@ def tools_diff(
 ) -> None:
     """Show what changed between two versions of a catalogue.
 
-    A change breaks when a call that was right before may be wrong now. A description that changed while the parameters
-    did not is marked: this is how a server that turned bad looks.
+    A change breaks when a call that was right before may be wrong now. A description that changed
+    while the parameters did not is marked: this is how a server that turned bad looks.
     """
     from ctx_pipeline.errors import InvalidRequest
     from ctx_pipeline.inspection.tools import diff_files
@@ -113,7 +113,9 @@ def tools_diff(
 
 
 def lint_view(report: ToolReport, *, every: bool) -> list[Block]:
-    """Return what was found, worst first; what could merely be better is counted, unless `every`."""
+    """Return what was found, worst first; what could merely be better is
+    counted, unless `every`.
+    """
     from ctx_pipeline.cli.views import Words, cell
 
     shown = [finding for finding in report.findings if every or finding.severity != "info"]

@@ -1,4 +1,6 @@
-"""How things look to a person: blocks of words and tables, with colour on a terminal and plain columns elsewhere."""
+"""How things look to a person: blocks of words and tables, with colour on a terminal and plain
+columns elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     )
 
 PLAIN_WIDTH = 100_000
-"""Columns where nobody looks at a screen: nothing is folded or cut, so that other programs can read the lines."""
+"""Columns where nobody looks at a screen: nothing is folded or cut, so that other programs can read
+the lines."""
 ITEM_CELLS = 24
 TEXT_CELLS = 10
 """Least width of ids and of words on a terminal."""
@@ -70,7 +73,8 @@ class Column:
     """Numbers stand right."""
     style: str = ""
     flexible: int = 0
-    """Gives way first where a terminal is narrow, down to this many cells; 0 keeps its lines whole while it can."""
+    """Gives way first where a terminal is narrow, down to this many cells; 0 keeps its lines whole
+    while it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,9 @@ def waiting_words(waiting: int, build: str) -> list[Block]:
 
 
 def cell(value: object) -> str:
-    """Return a value as one line without control characters, so that content cannot drive the terminal."""
+    """Return a value as one line without control characters, so that content cannot drive the
+    terminal.
+    """
     text = legible("" if value is None else str(value)).replace("\t", " ")
     return " ".join(text.split("\n"))
 
@@ -134,7 +140,9 @@ def short(version: str) -> str:
 
 
 def layout(blocks: Sequence[Block], stream: TextIO) -> str:
-    """Return blocks as text for a stream: coloured and fitted for a terminal, plain and unfolded for anything else."""
+    """Return blocks as text for a stream: coloured and fitted for a terminal, plain and unfolded
+    for anything else.
+    """
     import io
 
     from rich.console import Console
@@ -198,7 +206,10 @@ def bar(used: int, usable: int) -> str:
     share = min(1.0, used / usable) if usable else 1.0
     filled = round(share * BAR_CELLS)
     percent = f"{100 * used / usable:.1f} %" if usable else "full"
-    return f"[{'█' * filled}{'░' * (BAR_CELLS - filled)}] {number(used)} of {number(usable)} usable tokens, {percent}"
+    return (
+        f"[{'█' * filled}{'░' * (BAR_CELLS - filled)}] {number(used)} of "
+        f"{number(usable)} usable tokens, {percent}"
+    )
 
 
 def pack_view(
@@ -209,10 +220,11 @@ def pack_view(
     title: str = "",
     kept: bool = True,
 ) -> list[Block]:
-    """Return a pack as people read it: what is in and why, the budget, what stayed out and why, and what to do next.
+    """Return a pack as people read it: what is in and why, the budget, what stayed out and why, and
+    what to do next.
 
-    `hint` makes a command line that this caller can run as it stands; of a pack whose snapshot was not `kept`, none
-    names it.
+    `hint` makes a command line that this caller can run as it stands; of a pack whose snapshot was
+    not `kept`, none names it.
     """
     by_key = {(trace.item_id, trace.version): trace for trace in traces}
     blocks: list[Block] = []
@@ -301,7 +313,8 @@ def _budget(pack: ContextPack) -> list[Block]:
     words = (
         f"Budget  {bar(pack.total_tokens, budget.usable)}\n"
         f"        counted with {pack.tokenizer}; aiming for {number(budget.soft_target)}; "
-        f"{number(budget.output_reserve)} reserved for the answer, {number(budget.headroom)} headroom"
+        f"{number(budget.output_reserve)} reserved for the answer, "
+        f"{number(budget.headroom)} headroom"
     )
     rows = [
         (part.section, number(part.planned), number(part.used), _share(part.used, part.planned))
@@ -318,7 +331,9 @@ def _budget(pack: ContextPack) -> list[Block]:
 
 
 def _share(used: int, planned: int) -> str:
-    """Return how much of what was planned is used; what goes beyond was left over by other shares."""
+    """Return how much of what was planned is used; what goes beyond was left
+    over by other shares.
+    """
     if not planned:
         return ""
     beyond = f" and {number(used - planned)} left by others" if used > planned else ""
@@ -387,7 +402,8 @@ def _next(
     pack: ContextPack, out: Sequence[ContextDecisionTrace], hint: Callable[..., str], *, kept: bool
 ) -> Words:
     snapshot = pack.snapshot_id
-    # What came with the request (task, state, messages) is not in the index, so it is no example to look up.
+    # What came with the request (task, state, messages) is not in the index, so it is no example to
+    # look up.
     shown = (
         item.item_id
         for item in pack.items

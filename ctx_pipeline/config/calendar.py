@@ -30,8 +30,8 @@ class CalendarSection(Section):
     """`[calendar]`: what time words of a task mean here."""
 
     fiscal_year_starts: Annotated[str, AfterValidator(_month_and_day)] | None = None
-    """Month and day that fiscal years start on, as `04-01`; a fiscal year has the number of the year
-    that it ends in. Without it `FY26 Q2` and 上财年 resolve to nothing."""
+    """Month and day that fiscal years start on, as `04-01`; a fiscal year has the number of the
+    year that it ends in. Without it `FY26 Q2` and 上财年 resolve to nothing."""
     week_starts: Literal["monday", "sunday"] = "monday"
     """The day that weeks start on."""
 

@@ -37,7 +37,9 @@ class Layer:
     origins: Mapping[KeyPath, str] = field(default_factory=dict[KeyPath, str])
 
     def over(self, base: Layer) -> Layer:
-        """Return `base` with this layer's values on top: tables merge, everything else is replaced whole."""
+        """Return `base` with this layer's values on top: tables merge, everything else is replaced
+        whole.
+        """
         replaced = [path for path, _ in _leaves(self.values)]
         kept = {
             path: origin for path, origin in base.origins.items() if not _is_under(path, replaced)
@@ -45,7 +47,9 @@ class Layer:
         return Layer(_merged(base.values, self.values), {**kept, **self.origins})
 
     def origin(self, path: KeyPath) -> str | None:
-        """Return the place of the key, else of the nearest table around it, else of a neighbour in that table."""
+        """Return the place of the key, else of the nearest table around it, else of a neighbour in
+        that table.
+        """
         for end in range(len(path), 0, -1):
             if found := self.origins.get(path[:end]):
                 return found
@@ -68,7 +72,9 @@ def _leaves(values: Mapping[str, Any], prefix: KeyPath = ()) -> Iterator[tuple[K
 
 
 def _places(values: Any, prefix: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the path of every key and array entry that holds a value, not those of the tables around them."""
+    """Yield the path of every key and array entry that holds a value, not those of the tables
+    around them.
+    """
     if isinstance(values, dict):
         for key, value in cast("Values", values).items():
             yield from _places(value, (*prefix, key))
@@ -147,7 +153,9 @@ def _syntax_place(message: str, text: str) -> tuple[int, str]:
 
 
 def read_flags(overrides: Mapping[str, object] | None) -> Layer:
-    """Read flags: dotted keys (`project.name`) or nested tables; None means that the flag was not given."""
+    """Read flags: dotted keys (`project.name`) or nested tables; None means that the flag was not
+    given.
+    """
     values: Values = {}
     for key, value in (overrides or {}).items():
         if value is None:
@@ -159,7 +167,8 @@ def read_flags(overrides: Mapping[str, object] | None) -> Layer:
 def read_environ(model: type[BaseModel]) -> Layer:
     """Read `CTX_<TABLE>__<KEY>` variables for the keys of `model`.
 
-    Lists are JSON or separated by commas. Variables that name no key are kept, so that validation reports them.
+    Lists are JSON or separated by commas. Variables that name no key are kept, so that validation
+    reports them.
     """
     names = {
         tuple(name[len(ENV_PREFIX) :].lower().split(ENV_DELIMITER)): name
@@ -173,7 +182,8 @@ def read_environ(model: type[BaseModel]) -> Layer:
         if path[0] not in model.model_fields:
             values[path[0]] = ""
         elif not os.environ[name] and _is_list(model, path):
-            # The library hands an empty value on undecoded; an empty list must still take away what is below it.
+            # The library hands an empty value on undecoded; an empty list must still take away what
+            # is below it.
             values = _merged(values, _nested(path, []))
     return Layer(values, {place: f"env {_variable(place, names)}" for place in _places(values)})
 
@@ -230,7 +240,8 @@ class Problem:
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], layer: Layer) -> list[Problem]:
-    """Translate a validation error into problems that name the place and what is accepted, never the value.
+    """Translate a validation error into problems that name the place and what is accepted, never
+    the value.
 
     Unknown keys come first; a key that is missing because it is misspelt is named once, as unknown.
     """
@@ -258,7 +269,9 @@ def problems_of(error: ValidationError, model: type[BaseModel], layer: Layer) ->
 
 
 def _fix_of(kind: str, context: Mapping[str, Any], written: Any) -> str:
-    """Return what to do about a value: what the validator said, or the word of a closed set that was meant."""
+    """Return what to do about a value: what the validator said, or the word of a closed set that
+    was meant.
+    """
     if kind == "not_accepted":
         return str(context.get("fix", ""))
     if kind in ("enum", "literal_error") and isinstance(written, str):
@@ -267,7 +280,9 @@ def _fix_of(kind: str, context: Mapping[str, Any], written: Any) -> str:
 
 
 def meant(word: str, known: Sequence[str]) -> str:
-    """Return the question whether another word of a closed set was meant; empty when none is like it."""
+    """Return the question whether another word of a closed set was meant; empty when none is like
+    it.
+    """
     near = nearest(word, known)
     return f"did you mean {near!r}?" if near else ""
 
@@ -296,7 +311,8 @@ _MESSAGES = {
 
 
 def raise_problems(problems: Sequence[Problem]) -> None:
-    """Raise one error that says what is wrong, where and what to do for every problem, a line each after the first.
+    """Raise one error that says what is wrong, where and what to do for every problem, a line each
+    after the first.
 
     Raises:
         ConfigError: there is at least one problem.

@@ -21,14 +21,15 @@ _DEFAULTS = ("when_to_load", "authority", "trust", "freshness")
 
 
 def with_policy_files(layer: Layer, home: Path) -> Layer:
-    """Put the policy's file and its profile below the settings, and what it says of sources below their entries.
+    """Put the policy's file and its profile below the settings, and what it says of sources below
+    their entries.
 
-    Tables merge; rules come one after the other, the profile's first, and one of a name that comes again is replaced
-    in place.
+    Tables merge; rules come one after the other, the profile's first, and one of a name that comes
+    again is replaced in place.
 
     Raises:
-        ConfigError: a file cannot be read (`unreadable_config`, `invalid_toml`), or no such profile ships
-            (`unknown_profile`).
+        ConfigError: a file cannot be read (`unreadable_config`, `invalid_toml`), or no such profile
+            ships (`unknown_profile`).
     """
     named = _policy(layer).get("path")
     if isinstance(named, str) and named:
@@ -111,7 +112,9 @@ def _moved(layer: Layer, old: int, new: int) -> dict[KeyPath, str]:
 
 
 def _with_source_defaults(layer: Layer) -> Layer:
-    """Fill what the entries of sources leave out from what the policy says of them, by name, then by kind."""
+    """Fill what the entries of sources leave out from what the policy says of them, by name, then
+    by kind.
+    """
     entries, said = layer.values.get("sources"), _policy(layer).get("sources")
     if not isinstance(entries, list) or not isinstance(said, dict):
         return layer
@@ -151,7 +154,8 @@ def unknown_names(
 ) -> list[Problem]:
     """Return a problem for each section and source that a policy names and nobody knows.
 
-    None as `sources`: the project is not known, and a name that is no kind may be one of its sources.
+    None as `sources`: the project is not known, and a name that is no kind may be one of its
+    sources.
     """
     tables = [(("policy", "shares"), list(policy.shares))]
     tables += [

@@ -13,8 +13,8 @@ from ctx_pipeline.contracts import ModelProfile
 from ctx_pipeline.errors import InvalidRequest
 
 CLAUDE_TOKEN_FACTOR = 1.2
-"""Claude has no public exact tokenizer: o200k counts times this factor are budgeted. A published constant, not a
-measurement of one text."""
+"""Claude has no public exact tokenizer: o200k counts times this factor are budgeted. A published
+constant, not a measurement of one text."""
 
 GEMINI_TOKEN_FACTOR = 1.15
 """As `CLAUDE_TOKEN_FACTOR`, for Gemini."""
@@ -24,14 +24,16 @@ UNKNOWN_TOKEN_FACTOR = 1.25
 
 LARGE_WINDOW_TOKENS = 200_000
 LARGE_CONTEXT_TARGET = 32_000
-"""Aim for windows of `LARGE_WINDOW_TOKENS` and more. Answers get worse long before such a window is full, so the target
-is a choice of quality and cost; raise it in `[[models]]` for tasks that need more."""
+"""Aim for windows of `LARGE_WINDOW_TOKENS` and more. Answers get worse long before such a window is
+full, so the target is a choice of quality and cost; raise it in `[[models]]` for tasks that need
+more."""
 
 TARGET_SHARE = 0.25
 """Aim for smaller windows, as a share of the input that fits."""
 
 COMPACTION_SHARE = 0.8
-"""Share of the input that fits at which a session is compacted: the third of the pressure zones 50 / 65 / 80 / 90 %."""
+"""Share of the input that fits at which a session is compacted: the third of the pressure zones 50
+/ 65 / 80 / 90 %."""
 
 _VERSION_SUFFIX = re.compile(
     r"(?:[-@]\d{4}-\d{2}-\d{2}|[-@]20\d{6}|-preview(?:-\d{2}-\d{2})?|-exp|-latest|-0\d{2}|-v\d(?::\d)?)$"
@@ -56,9 +58,9 @@ def _profile(
 ) -> ModelProfile:
     """Return a profile whose targets follow from the window; all sizes in tokens.
 
-    `window` is None where input and output do not share one; then `max_input` is the limit. `reserve` is kept free for
-    the answer and `reasoning` for thinking. `cache_from` is the shortest prefix that the provider caches; None: it
-    caches nothing.
+    `window` is None where input and output do not share one; then `max_input` is the limit.
+    `reserve` is kept free for the answer and `reasoning` for thinking. `cache_from` is the shortest
+    prefix that the provider caches; None: it caches nothing.
     """
     fits = max_input or window
     if fits is None:
@@ -220,8 +222,9 @@ def shipped_profiles() -> tuple[ModelProfile, ...]:
 def model_profile(name: str, extra: Sequence[ModelProfile] = ()) -> ModelProfile:
     """Return the limits of a model.
 
-    `extra` (the `[[models]]` of `ctx.toml`) wins over what ships. A provider's prefix (`openai/`, `anthropic.`), a
-    release date or a suffix such as `-latest` does not matter: `gpt-5-2025-08-07` is `gpt-5`.
+    `extra` (the `[[models]]` of `ctx.toml`) wins over what ships. A provider's prefix (`openai/`,
+    `anthropic.`), a release date or a suffix such as `-latest` does not matter: `gpt-5-2025-08-07`
+    is `gpt-5`.
 
     Raises:
         InvalidRequest: nobody knows the model (`unknown_model`); the fix names the nearest one.
@@ -241,7 +244,9 @@ def model_profile(name: str, extra: Sequence[ModelProfile] = ()) -> ModelProfile
 
 
 def _spellings(name: str) -> list[str]:
-    """Return the name as given, in lower case, without provider, and then without each version suffix in turn."""
+    """Return the name as given, in lower case, without provider, and then without each version
+    suffix in turn.
+    """
     bare = _PROVIDER_PREFIX.sub("", name.strip().lower())
     spellings = [name, name.strip().lower(), bare]
     while (shorter := _VERSION_SUFFIX.sub("", bare)) != bare:

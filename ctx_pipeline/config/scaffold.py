@@ -23,13 +23,14 @@ MAX_NAME_CHARS = 128
 def init_project(target: Path, *, name: str | None = None, force: bool = False) -> list[Path]:
     """Write a new project into `target` and return its files, sorted.
 
-    Nothing is written when a file is in the way, unless `force` replaces it. An existing `.gitignore` is kept and gets
-    the line that keeps `.ctx/` out of version control. `name` is the folder's name by default.
+    Nothing is written when a file is in the way, unless `force` replaces it. An existing
+    `.gitignore` is kept and gets the line that keeps `.ctx/` out of version control. `name` is the
+    folder's name by default.
 
     Raises:
         Conflict: files exist already (`already_exists`).
-        InvalidRequest: the target is not a folder or cannot be written (`cannot_write`), or the name is empty or too
-            long (`invalid_name`).
+        InvalidRequest: the target is not a folder or cannot be written (`cannot_write`), or the
+            name is empty or too long (`invalid_name`).
     """
     target = target.expanduser().resolve()
     contents = {target / path: text for path, text in _rendered(_project_name(name, target))}
@@ -103,7 +104,9 @@ def _with_line(text: str, line: str) -> str:
 
 
 def _write_all(contents: dict[Path, str]) -> None:
-    """Write every file beside its place first, so that a full disk or a refused folder leaves no half project."""
+    """Write every file beside its place first, so that a full disk or a refused folder leaves no
+    half project.
+    """
     mark = f".{secrets.token_hex(4)}.new"
     staged: dict[Path, Path] = {}
     try:

@@ -1,6 +1,8 @@
-"""What a `[[sources]]` entry may not say, found in the settings alone: no file, network or database is asked.
+"""What a `[[sources]]` entry may not say, found in the settings alone: no file, network or database
+is asked.
 
-The adapters ask the same rules, so that a source that was not made from `ctx.toml` is refused alike.
+The adapters ask the same rules, so that a source that was not made from `ctx.toml` is refused
+alike.
 """
 
 from __future__ import annotations
@@ -244,7 +246,9 @@ def _has_credentials(link: str, protocol: str) -> bool:
 
 
 def database_kind(url: str) -> str | None:
-    """Return which database a URL names; None for one that is not read, or for no address at all."""
+    """Return which database a URL names; None for one that is not read, or for
+    no address at all.
+    """
     name, found, _ = url.partition("://")
     return _DATABASES.get(name.partition("+")[0].lower()) if found else None
 

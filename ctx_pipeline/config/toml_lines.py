@@ -1,4 +1,6 @@
-"""Where each key of a TOML document stands. A leaf: `tomllib` keeps no positions, and messages need them."""
+"""Where each key of a TOML document stands. A leaf: `tomllib` keeps no positions, and messages need
+them.
+"""
 
 from __future__ import annotations
 
@@ -133,6 +135,7 @@ class _Scanner:
 
 def _unquoted(key: str) -> str:
     if key.startswith('"'):
-        # A TOML basic key and a Python string agree on every escape that TOML has but the short \e of TOML 1.1.
+        # A TOML basic key and a Python string agree on every escape that TOML has but the short \e
+        # of TOML 1.1.
         return str(literal_eval(key))
     return key.strip("'")

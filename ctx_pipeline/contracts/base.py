@@ -41,7 +41,8 @@ def _repair_text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_repair_text)]
-"""A string whose lone surrogates and NULs are replaced by U+FFFD, so that every store can hold it."""
+"""A string whose lone surrogates and NULs are replaced by U+FFFD, so that every store can hold it.
+"""
 
 
 JsonObject = Annotated[dict[str, Any], BeforeValidator(repair_json)]
@@ -51,7 +52,8 @@ JsonObject = Annotated[dict[str, Any], BeforeValidator(repair_json)]
 class Contract(BaseModel):
     """A value that crosses a boundary. Unknown fields are errors; no field can be reassigned."""
 
-    # Built at first use: one process uses a few of the contracts, and most of them only inside of another.
+    # Built at first use: one process uses a few of the contracts, and most of them only inside of
+    # another.
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",

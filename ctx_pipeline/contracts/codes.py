@@ -99,7 +99,9 @@ class Zone(StrEnum):
 
 
 class Exclusion(StrEnum):
-    """Why an item version is not in a pack. The order of the first fourteen is the order of the rules."""
+    """Why an item version is not in a pack. The order of the first fourteen is the order of the
+    rules.
+    """
 
     WRONG_TENANT = "wrong_tenant"
     NOT_PERMITTED = "not_permitted"

@@ -63,7 +63,8 @@ class BudgetReport(Contract):
     cost: Annotated[float, Field(ge=0)] | None = None
     """What the pack costs as input, at the profile's price. None: it has no price."""
     cost_cached: Annotated[float, Field(ge=0)] | None = None
-    """The same where the provider has the stable prefix in its cache. None: no price, or it caches none so short."""
+    """The same where the provider has the stable prefix in its cache. None: no price, or it caches
+    none so short."""
     sections: tuple[SectionBudget, ...]
 
 

@@ -1,4 +1,6 @@
-"""Context policy: per source, per task and phase, per model, per risk. Versioned by semver and content hash."""
+"""Context policy: per source, per task and phase, per model, per risk. Versioned by semver and
+content hash.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Name = Annotated[Text, Field(min_length=1, max_length=512)]
 Risk = Literal["low", "medium", "high"]
 DataSection = Literal["state", "domain", "evidence", "history", "observations"]
-"""Sections whose place a policy may change. What instructs stands first, and the goal last, whatever a policy says."""
+"""Sections whose place a policy may change. What instructs stands first, and the goal last,
+whatever a policy says."""
 Window = Annotated[str, Field(pattern=r"^[0-9]{1,9}[smhd]$")]
 """A duration such as `24h`."""
 
@@ -36,8 +39,9 @@ DEFAULT_FUSION: dict[str, float] = {
     ItemKind.MEMORY.value: 0.4,
     ItemKind.SCHEMA.value: 0.3,
 }
-"""Share of meaning in relevance by kind of item; the rest is words. Requests say what a tool is for in other words than
-the tool does, and name columns by their names. Chosen on one half of the questions of `bench.retrieval`."""
+"""Share of meaning in relevance by kind of item; the rest is words. Requests say what a tool is for
+in other words than the tool does, and name columns by their names. Chosen on one half of the
+questions of `bench.retrieval`."""
 
 DEFAULT_PHASES = (
     "default",
@@ -79,7 +83,9 @@ def _one_or_more(value: Any) -> Any:
 
 
 class PolicyCase(Contract):
-    """When a rule applies: every key that is given has to match. A list matches when one of its values does."""
+    """When a rule applies: every key that is given has to match. A list matches when one of its
+    values does.
+    """
 
     task_type: Annotated[tuple[Name, ...] | None, BeforeValidator(_one_or_more)] = None
     """Types of task."""
@@ -112,22 +118,27 @@ class ToolRules(Contract):
     """Which tools of the catalogue are shown. Seeing a tool never grants it."""
 
     max_risk: Risk | None = None
-    """Riskiest tools that are shown: `low` reads, `medium` writes, `high` may not be undone. None: `medium` in phases
-    that only look around (`discover`, `explore`, `understand`, `verify`), else `high`."""
+    """Riskiest tools that are shown: `low` reads, `medium` writes, `high` may not be undone. None:
+    `medium` in phases that only look around (`discover`, `explore`, `understand`, `verify`), else
+    `high`."""
     strong_relevance: Share | None = None
-    """A riskier tool is shown all the same when its relevance is above this share of the most relevant tool's. None:
-    0.9, and never where `max_risk` is given."""
+    """A riskier tool is shown all the same when its relevance is above this share of the most
+    relevant tool's. None: 0.9, and never where `max_risk` is given."""
     poisoned: Literal["withhold", "warn"] | None = None
-    """What becomes of a tool whose texts work on the model that reads them, as `ctx tools lint` finds it: it is left
-    out, or shown with a warning. None: left out where its trust is `retrieved_external` or `tool_untrusted`."""
+    """What becomes of a tool whose texts work on the model that reads them, as `ctx tools lint`
+    finds it: it is left out, or shown with a warning. None: left out where its trust is
+    `retrieved_external` or `tool_untrusted`."""
     candidates: Annotated[int, Field(ge=0, le=1_000)] | None = None
-    """Most tools that compete for the model's `tool_schema_budget`. None: every one that is relevant."""
+    """Most tools that compete for the model's `tool_schema_budget`. None: every one that is
+    relevant."""
 
 
 Criterion = Literal["authority", "validity", "freshness"]
-"""What decides between two claims: rank of the source, which began to be valid later, which was verified later."""
+"""What decides between two claims: rank of the source, which began to be valid later, which was
+verified later."""
 ConflictAction = Literal["resolve", "show_both", "ask"]
-"""The winner alone is shown, both are shown and the winner is named, or both are shown and somebody is to decide."""
+"""The winner alone is shown, both are shown and the winner is named, or both are shown and somebody
+is to decide."""
 
 
 def _distinct(value: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
@@ -140,11 +151,11 @@ class ConflictPolicy(Contract):
     """What becomes of items that contradict each other."""
 
     order: Annotated[tuple[Criterion, ...], AfterValidator(_distinct)] = ()
-    """Criteria in the order in which they decide; what is left out decides nothing. Empty: `authority`, `validity`,
-    `freshness`."""
+    """Criteria in the order in which they decide; what is left out decides nothing. Empty:
+    `authority`, `validity`, `freshness`."""
     actions: dict[Name, ConflictAction] = {}
-    """What is done, by the beginning of a subject (`metric:`) or the kind of the losing item (`document`); the longest
-    beginning wins, then the most careful action. Others: `resolve`."""
+    """What is done, by the beginning of a subject (`metric:`) or the kind of the losing item
+    (`document`); the longest beginning wins, then the most careful action. Others: `resolve`."""
 
 
 class PolicyChange(Contract):
@@ -163,7 +174,8 @@ class PolicyChange(Contract):
     min_relevance: Share | None = None
     """Search hits below this share of the best hit's relevance are `low_rank`."""
     min_value: Share | None = None
-    """Share of the best hit's score that a hit must have after endless better ones; 0: as many as fit."""
+    """Share of the best hit's score that a hit must have after endless better ones; 0: as many as
+    fit."""
     required_types: tuple[ItemKind, ...] | None = None
     """Kinds of items that the pack must have, besides those that the request requires."""
     order: tuple[DataSection, ...] | None = None
@@ -177,7 +189,8 @@ class PolicyChange(Contract):
     tools: ToolRules | None = None
     """Which tools are shown."""
     conflicts: ConflictPolicy | None = None
-    """What becomes of items that contradict each other; single actions keep those of the policy beside them."""
+    """What becomes of items that contradict each other; single actions keep those of the policy
+    beside them."""
 
 
 class PolicyRule(Contract):
@@ -187,7 +200,8 @@ class PolicyRule(Contract):
     """
 
     name: Name | None = None
-    """Names the rule in packs, in `ctx policy show`, and for a later file that replaces it. None: its case."""
+    """Names the rule in packs, in `ctx policy show`, and for a later file that replaces it. None:
+    its case."""
     when: PolicyCase = PolicyCase()
     """The case."""
     set: PolicyChange = PolicyChange()
@@ -256,8 +270,8 @@ class SourceScope(Contract):
 class SourcePolicy(Contract):
     """How one source, or every source of a kind, is treated.
 
-    The first five are defaults of the source's entry in `ctx.toml`: what the entry says wins, and a change needs
-    a build.
+    The first five are defaults of the source's entry in `ctx.toml`: what the entry says wins, and a
+    change needs a build.
     """
 
     when_to_load: WhenToLoad | None = None
@@ -271,12 +285,14 @@ class SourcePolicy(Contract):
     scope: SourceScope | None = None
     """Who may see it."""
     max_budget: Annotated[int | float, BeforeValidator(_tokens_or_share)] | None = None
-    """Most tokens of a pack, or share of what it aims for (a number with a point). An item that would go beyond it is
-    shown shorter, then not at all; what is protected or required counts and is never cut."""
+    """Most tokens of a pack, or share of what it aims for (a number with a point). An item that
+    would go beyond it is shown shorter, then not at all; what is protected or required counts and
+    is never cut."""
     retention: Window | None = None
     """How long its items are kept. Stored and checked, not used yet."""
     compaction: Literal["keep", "summarise", "pointer", "drop"] | None = None
-    """What becomes of its items when a conversation is compacted. Stored and checked, not used yet."""
+    """What becomes of its items when a conversation is compacted. Stored and checked, not used yet.
+    """
     subagent_visibility: Literal["inherit", "pointer", "none"] | None = None
     """What agents that work is delegated to see of it. Stored and checked, not used yet."""
 
@@ -299,8 +315,8 @@ ADDED = (
     "conflicts",
     "fusion",
 )
-"""Fields that `policy_version` counts only where they are not the default: a policy from before them keeps its
-version."""
+"""Fields that `policy_version` counts only where they are not the default: a policy from before
+them keeps its version."""
 ADDED_WEIGHTS = ("period_fit", "cost", "conflict_risk")
 """Weights that it counts only where they are not the default."""
 ADDED_CHANGES = ("min_value", "tools", "fit", "conflicts", "fusion")
@@ -322,8 +338,9 @@ class ContextPolicy(Contract):
     min_relevance: Share = 0.35
     """Search hits below this share of the best hit's relevance are `low_rank`."""
     min_value: Share = 0.8
-    """Share of the best hit's score that a hit must have after endless better ones; 0: as many as fit. The first 2,000
-    tokens of each share are free of it, and half of it holds after 1,000 more."""
+    """Share of the best hit's score that a hit must have after endless better ones; 0: as many as
+    fit. The first 2,000 tokens of each share are free of it, and half of it holds after 1,000 more.
+    """
     trust_floor: Trust = Trust.TOOL_UNTRUSTED
     """Least trust an item needs to be seen at all."""
     hard_gates: tuple[GateCheck, ...] = (
@@ -333,7 +350,8 @@ class ContextPolicy(Contract):
         GateCheck.AUTHORITY_ORDER_VALID,
     )
     exclude_stale: bool = False
-    """True: items past their source's fail window stay out (`stale`); False: they stay in with a warning."""
+    """True: items past their source's fail window stay out (`stale`); False: they stay in with a
+    warning."""
     max_observation_tokens: Annotated[int, Field(ge=16)] = 2_000
     """A single observation above this is shown in its compact rendition."""
     roles: tuple[Text, ...] = ()
@@ -343,8 +361,8 @@ class ContextPolicy(Contract):
     order: tuple[DataSection, ...] = ()
     """Data sections in the order in which they are shown; the others follow in the usual order."""
     fusion: dict[ItemKind, Share] = {}
-    """Share of meaning in the relevance of a kind of item: 1 is meaning alone, 0 words alone. Kinds that are not named
-    keep their default."""
+    """Share of meaning in the relevance of a kind of item: 1 is meaning alone, 0 words alone. Kinds
+    that are not named keep their default."""
     rules: tuple[PolicyRule, ...] = ()
     """Exceptions for tasks, phases, roles, models and risks."""
     sources: dict[Text, SourcePolicy] = {}
@@ -352,10 +370,11 @@ class ContextPolicy(Contract):
     tools: ToolRules | None = None
     """Which tools are shown."""
     fit: dict[ItemKind, Share] = {}
-    """How well kinds of items fit the task, 0 to 1, whatever the phase; rules say it for phases and roles. What neither
-    names goes by a built-in table of phases, and is 0.5 where that has none."""
+    """How well kinds of items fit the task, 0 to 1, whatever the phase; rules say it for phases and
+    roles. What neither names goes by a built-in table of phases, and is 0.5 where that has none."""
     conflicts: ConflictPolicy | None = None
-    """What becomes of items that contradict each other. None: all are resolved in the usual order."""
+    """What becomes of items that contradict each other. None: all are resolved in the usual order.
+    """
 
     @cached_property
     def policy_version(self) -> str:

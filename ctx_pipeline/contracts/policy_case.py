@@ -1,4 +1,6 @@
-"""A policy as it holds in one case: the one function that says which rules apply and what they leave."""
+"""A policy as it holds in one case: the one function that says which rules apply and what they
+leave.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,9 @@ def resolve_policy(
 ) -> EffectivePolicy:
     """Return what a policy says in one case.
 
-    Rules that match are applied from the least to the most specific (keys in `when`), those of one kind in their order
-    in the policy; what is applied later wins, value by value. A phase that the policy does not know is `default`. None
-    matches no rule that names the key.
+    Rules that match are applied from the least to the most specific (keys in `when`), those of one
+    kind in their order in the policy; what is applied later wins, value by value. A phase that the
+    policy does not know is `default`. None matches no rule that names the key.
     """
     known = DEFAULT_PHASE if phase is not None and phase not in policy.phases else phase
     case = {"task_type": task_type, "phase": known, "role": role, "model": model, "risk": risk}

@@ -12,7 +12,9 @@ Tokens = Annotated[int, Field(ge=0)]
 
 
 class ModelProfile(Contract):
-    """Limits of one model. `max_input_tokens` is what fits; `preferred_context_target` is what we aim for."""
+    """Limits of one model. `max_input_tokens` is what fits; `preferred_context_target` is what we
+    aim for.
+    """
 
     schema_version: str = SCHEMA_VERSION
     model_id: Text

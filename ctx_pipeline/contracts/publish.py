@@ -15,7 +15,9 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class DefinitionCode(StrEnum):
-    """What may be wrong with a definition that its file's format allows; `FileCode` has the rest."""
+    """What may be wrong with a definition that its file's format allows;
+    `FileCode` has the rest.
+    """
 
     BAD_NAME = "bad_name"
     DUPLICATE_NAME = "duplicate_name"
@@ -33,7 +35,8 @@ class DefinitionFinding(Contract):
     """One thing wrong, or not checked, in one file of definitions."""
 
     severity: Literal["error", "warning"]
-    """An error in a file that is published stops all of them; what is wrong with another file is a warning."""
+    """An error in a file that is published stops all of them; what is wrong with another file is a
+    warning."""
     code: FileCode | DefinitionCode
     """What it is about."""
     path: str
@@ -80,7 +83,8 @@ class DefinitionChange(Contract):
     new_version: str | None = None
     """The newest version after."""
     effective_at: UtcDatetime | None = None
-    """From when the new version counts, or the old one no longer does; None where nothing changes."""
+    """From when the new version counts, or the old one no longer does; None where nothing changes.
+    """
     fields: tuple[str, ...] = ()
     """What differs."""
     diff: str = ""
@@ -109,9 +113,11 @@ class PublishReport(Contract):
     source: str
     """The registry."""
     published: bool
-    """Whether the definitions are written and recorded. False after a check, and when a finding is an error."""
+    """Whether the definitions are written and recorded. False after a check, and when a finding is
+    an error."""
     served: bool = False
-    """Whether what agents are shown has all of them; until it has, every process serves the versions before."""
+    """Whether what agents are shown has all of them; until it has, every process serves the
+    versions before."""
     at: UtcDatetime
     """The time at which it takes effect."""
     files: tuple[PublishedFile, ...]
@@ -129,9 +135,11 @@ class PublishReport(Contract):
     unchanged: Count = 0
     """Definitions that are as they were."""
     superseded: tuple[str, ...] = ()
-    """`item@version` of what is replaced: with `served` no process shows it once its successor has begun."""
+    """`item@version` of what is replaced: with `served` no process shows it once its successor has
+    begun."""
     superseded_from: tuple[UtcDatetime, ...] = ()
-    """From when the successor of each of `superseded` counts, in the same order; not before it is served."""
+    """From when the successor of each of `superseded` counts, in the same order; not before it is
+    served."""
     build: BuildReport | None = None
     """None when nothing was built; `note` says why."""
     note: str = ""

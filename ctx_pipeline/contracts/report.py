@@ -45,7 +45,8 @@ class SourceReport(Contract):
     reused: Count
     retired: Count
     withheld: Count = 0
-    """Items that the source seems to have lost; they are served until a person confirms it or they come back."""
+    """Items that the source seems to have lost; they are served until a person confirms it or they
+    come back."""
     files: tuple[SourceFile, ...]
     errors: tuple[FileError, ...]
 
@@ -58,9 +59,11 @@ class IndexPin(Contract):
     since: UtcDatetime
     reason: str
     waiting: str | None = None
-    """Content hash of the newest artifact that was built meanwhile; None when it is the one that is served."""
+    """Content hash of the newest artifact that was built meanwhile; None when it is the one that is
+    served."""
     closed: Count = 0
-    """Items in it that have been closed to somebody since; counted by a build and by `ctx doctor`, else 0."""
+    """Items in it that have been closed to somebody since; counted by a build and by `ctx doctor`,
+    else 0."""
 
 
 class BuildReport(Contract):

@@ -46,7 +46,8 @@ class Message(Contract):
 
     role: Literal["system", "user", "assistant", "tool"]
     content: Annotated[LongText | tuple[LongText | JsonObject, ...], BeforeValidator(_no_null)] = ""
-    """Text, or parts as providers have them: text is joined, what is none is referred to by its type."""
+    """Text, or parts as providers have them: text is joined, what is none is referred to by its
+    type."""
     name: Text | None = None
     tool_call_id: Text | None = None
     tool_calls: tuple[JsonObject, ...] = ()
@@ -80,10 +81,11 @@ class ContextRequest(Contract):
     """Most tokens that `render("text")` plus visible tool schemas may take."""
     identity: Identity | None = None
     state: JsonObject = {}
-    """Facts of the run that the Runtime owns: rendered, never kept as items. `path` names the file at hand: then the
-    instructions of the folders above it apply."""
+    """Facts of the run that the Runtime owns: rendered, never kept as items. `path` names the file
+    at hand: then the instructions of the folders above it apply."""
     tool_context: dict[str, Any] = Field(default={}, repr=False)
-    """Execution-only values (connections, trace ids): carried beside the pack, never rendered, stored or hashed."""
+    """Execution-only values (connections, trace ids): carried beside the pack, never rendered,
+    stored or hashed."""
     response_format: JsonObject | None = None
     cost_budget: Annotated[float, Field(ge=0)] | None = None
     deadline_ms: Annotated[int, Field(ge=1)] | None = None

@@ -55,5 +55,5 @@ class Capability(Contract):
     server: str | None = None
     """Who offers it. None: the caller, or an index that does not say."""
     tool_name: str | None = None
-    """What `server` calls it; differs from `name` where two servers have a tool of that name, or where providers do
-    not take it. None: as `name`."""
+    """What `server` calls it; differs from `name` where two servers have a tool of that name, or
+    where providers do not take it. None: as `name`."""

@@ -44,7 +44,8 @@ class ContextDecisionTrace(Contract):
     counterfactual: str | None = None
     """What would have let it in, for example `+312 tokens`."""
     decision_id: str | None = None
-    """Decision of the policy service that let it be a candidate. None: no service was asked about it."""
+    """Decision of the policy service that let it be a candidate. None: no service was asked about
+    it."""
 
 
 class SnapshotItem(Contract):

@@ -1,4 +1,6 @@
-"""The demo retailer: a believable context project on disk, made in seconds and the same on every machine."""
+"""The demo retailer: a believable context project on disk, made in seconds and the same on every
+machine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Creating the demo project: text files, small tables, orders, and a stamp that says it is whole."""
+"""Creating the demo project: text files, small tables, orders, and a stamp
+that says it is whole.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ _LOCK = ".demo.lock"
 _OWN_MARKS = frozenset({STAMP, _STARTED, _LOCK})
 
 Progress = Callable[[str, int, int], None]
-"""Called with (stage, done, total); the stages are `files`, `tables` and `orders`, the last counted in rows."""
+"""Called with (stage, done, total); the stages are `files`, `tables` and `orders`, the last counted
+in rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,15 @@ def create_demo(
 ) -> DemoProject:
     """Create the demo retailer in `target`, or return the one that is there.
 
-    The same rows and seed give the same text bytes and the same orders. A whole demo with these rows and seed is
-    left as it is, edits included; one that was interrupted is completed.
+    The same rows and seed give the same text bytes and the same orders. A whole demo with these
+    rows and seed is left as it is, edits included; one that was interrupted is completed.
 
     Raises:
-        Conflict: `target` holds something else: other files, or a demo of other rows, seed or version.
+        Conflict: `target` holds something else: other files, or a demo of other rows, seed or
+            version.
         InvalidRequest: `rows` is outside 2,000 to 1,000,000,000, or `seed` is negative.
-        Unavailable: the folder cannot be written (`cannot_write`), or the disk is full (`disk_full`).
+        Unavailable: the folder cannot be written (`cannot_write`), or the disk is full
+            (`disk_full`).
     """
     _check_arguments(rows, seed)
     home = target.expanduser().absolute()
@@ -137,7 +142,10 @@ def _is_whole(home: Path, wanted: Mapping[str, int]) -> bool:
         raise Conflict(
             f"this folder holds another demo than {dict(wanted)}",
             where=str(home),
-            fix="choose another folder, ask for the rows and seed in .demo.json, or remove this folder",
+            fix=(
+                "choose another folder, ask for the rows and seed in "
+                ".demo.json, or remove this folder"
+            ),
         )
     return True
 

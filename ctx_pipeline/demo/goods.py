@@ -1,4 +1,6 @@
-"""The small tables of the demo retailer: regions, products and customers. No person in it exists."""
+"""The small tables of the demo retailer: regions, products and customers. No
+person in it exists.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +18,32 @@ ORDERS_PER_CUSTOMER = 100
 _LINES = ("Basic", "Plus", "Pro", "Select")
 _NOUNS: dict[str, tuple[str, ...]] = {
     "Electronics": (
-        "Tablet 11", "Phone 6.1", "Laptop 14", "Television 55", "Headphones", "Robot Vacuum", "Smart Watch",
+        "Tablet 11", "Phone 6.1", "Laptop 14", "Television 55", "Headphones", "Robot Vacuum",
+        "Smart Watch",
         "Camera", "Monitor 27", "Speaker",
     ),
     "Home": (
-        "Desk Lamp", "Bookshelf", "Rice Cooker", "Air Purifier", "Bed Linen", "Dining Chair", "Kettle", "Curtain",
+        "Desk Lamp", "Bookshelf", "Rice Cooker", "Air Purifier", "Bed Linen", "Dining Chair",
+        "Kettle", "Curtain",
         "Storage Box", "Carpet",
     ),
     "Grocery": (
-        "Green Tea", "Rice 5 kg", "Cooking Oil", "Oat Milk", "Noodles", "Dried Fruit", "Coffee Beans", "Honey",
+        "Green Tea", "Rice 5 kg", "Cooking Oil", "Oat Milk", "Noodles", "Dried Fruit",
+        "Coffee Beans", "Honey",
         "Mixed Nuts", "Soy Sauce",
     ),
     "Apparel": (
-        "Down Jacket", "Shirt", "Jeans", "Knitwear", "Trainers", "Scarf", "Raincoat", "Socks", "Skirt", "Cap",
+        "Down Jacket", "Shirt", "Jeans", "Knitwear", "Trainers", "Scarf", "Raincoat", "Socks",
+        "Skirt", "Cap",
     ),
     "Beauty": (
-        "Face Cream", "Sunscreen", "Shampoo", "Serum", "Lip Balm", "Body Lotion", "Face Mask", "Hand Cream",
+        "Face Cream", "Sunscreen", "Shampoo", "Serum", "Lip Balm", "Body Lotion", "Face Mask",
+        "Hand Cream",
         "Perfume", "Toothpaste",
     ),
     "Sports": (
-        "Yoga Mat", "Running Vest", "Badminton Racket", "Dumbbell", "Tent", "Bicycle Helmet", "Football",
+        "Yoga Mat", "Running Vest", "Badminton Racket", "Dumbbell", "Tent", "Bicycle Helmet",
+        "Football",
         "Swim Goggles", "Skipping Rope", "Backpack",
     ),
 }  # fmt: skip
@@ -43,7 +51,9 @@ _NOUNS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One article: list price and unit cost in CNY, and how often it is chosen within its category."""
+    """One article: list price and unit cost in CNY, and how often it is chosen
+    within its category.
+    """
 
     product_id: int
     name: str
@@ -90,7 +100,9 @@ def mean_amounts(catalogue: Sequence[Product]) -> tuple[float, ...]:
 
 
 def customer_blocks(rows: int) -> tuple[tuple[int, int], ...]:
-    """Return for each region its customers as (first customer_id, how many); every region has some."""
+    """Return for each region its customers as (first customer_id, how many);
+    every region has some.
+    """
     total = min(MAX_CUSTOMERS, max(MIN_CUSTOMERS, rows // ORDERS_PER_CUSTOMER))
     blocks: list[tuple[int, int]] = []
     first = 1

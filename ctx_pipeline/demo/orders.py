@@ -1,8 +1,9 @@
 """Orders of one month as columns: every attribute is spread evenly, every total is exact.
 
-Attributes come from a Richtmyer sequence (fractions of multiples of square roots of primes): within a region and
-category their shares are met far more closely than by independent draws, so a comparison of two months shows the
-plant and not the noise. Amounts are then scaled so that each total is the planned one to the cent.
+Attributes come from a Richtmyer sequence (fractions of multiples of square roots of primes): within
+a region and category their shares are met far more closely than by independent draws, so a
+comparison of two months shows the plant and not the noise. Amounts are then scaled so that each
+total is the planned one to the cent.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Ints = npt.NDArray[np.int64]
 FIRST_ORDER_ID = 100_000_001
 STORES_PER_REGION = 40
 LATE_DAYS = 2
-"""Partner orders of the last two days of data have not arrived: the late partition of the data quality notice."""
+"""Partner orders of the last two days of data have not arrived: the late partition of the data
+quality notice."""
 
 _SPREAD = ("product", "quantity", "discount", "channel", "province", "payment", "status", "own")
 _PRIMES = dict(zip(_SPREAD, (2, 3, 5, 7, 11, 13, 17, 19), strict=True))
@@ -40,7 +42,9 @@ _HOUR = (
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Attributes of the orders of a month before amounts are scaled; codes are indices into the plan's tuples."""
+    """Attributes of the orders of a month before amounts are scaled; codes are indices into the
+    plan's tuples.
+    """
 
     cell: Ints
     region: Ints
@@ -57,7 +61,9 @@ class Rows:
 
 
 class OrderMaker:
-    """Makes the orders of any month of one demo; the same (rows, seed, month) gives the same orders."""
+    """Makes the orders of any month of one demo; the same (rows, seed, month) gives the same
+    orders.
+    """
 
     def __init__(
         self, catalogue: Sequence[Product], blocks: Sequence[tuple[int, int]], *, seed: int
@@ -79,8 +85,8 @@ class OrderMaker:
     def columns(self, month: MonthPlan) -> dict[str, Ints]:
         """Return the orders of `month`, sorted by time.
 
-        Names are codes (indices into the plan's tuples), money is in 1/100 CNY, times are microseconds since 1970
-        (UTC).
+        Names are codes (indices into the plan's tuples), money is in 1/100 CNY, times are
+        microseconds since 1970 (UTC).
         """
         rows = self._attributes(month)
         return self._sorted(month, rows, exact_cents(rows, month))
@@ -173,9 +179,9 @@ class OrderMaker:
 def exact_cents(rows: Rows, month: MonthPlan) -> Ints:
     """Return amounts in 1/100 CNY whose totals are the planned ones exactly.
 
-    Paid orders meet the target of their region and category. Refunded and cancelled orders, which are few, meet that of
-    the plant's three parts (Electronics in the East, the rest of the East, elsewhere), so that the plant holds
-    whichever statuses a metric counts.
+    Paid orders meet the target of their region and category. Refunded and cancelled orders, which
+    are few, meet that of the plant's three parts (Electronics in the East, the rest of the East,
+    elsewhere), so that the plant holds whichever statuses a metric counts.
     """
     cells = len(plan.CELLS)
     part = np.array([_part(*cell) for cell in plan.CELLS], dtype=np.int64)

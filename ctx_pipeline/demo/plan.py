@@ -1,8 +1,9 @@
 """What the demo retailer sells, where, and how its sales move: plain numbers, no libraries.
 
-The reference plant is **year on year**: October 2026 against October 2025. GMV falls 13.7 % in total, 21.9 % in the
-East region, 31.0 % for Electronics in the East, and 4.5 % in every other region and category. Month on month
-(against September 2026) the fall is a different one, so that a mixed-up convention shows.
+The reference plant is **year on year**: October 2026 against October 2025. GMV falls 13.7 % in
+total, 21.9 % in the East region, 31.0 % for Electronics in the East, and 4.5 % in every other
+region and category. Month on month (against September 2026) the fall is a different one, so that a
+mixed-up convention shows.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ ELECTRONICS = 0
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One sales region: its share of GMV outside the East, its growth a year, its provinces with shares."""
+    """One sales region: its share of GMV outside the East, its growth a year, its provinces with
+    shares.
+    """
 
     region_id: int
     name: str
@@ -62,7 +65,9 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """One product category: share of GMV in a usual region, typical list price in CNY, cost as a share of price."""
+    """One product category: share of GMV in a usual region, typical list price in CNY, cost as a
+    share of price.
+    """
 
     name: str
     name_zh: str
@@ -73,11 +78,13 @@ class Category:
 
 REGIONS = (
     Region(1, "East", "华东", EAST_SHARE, 1.02, (
-        ("Shanghai", "上海", 0.24), ("Jiangsu", "江苏", 0.22), ("Zhejiang", "浙江", 0.21), ("Shandong", "山东", 0.13),
+        ("Shanghai", "上海", 0.24), ("Jiangsu", "江苏", 0.22), ("Zhejiang", "浙江", 0.21),
+        ("Shandong", "山东", 0.13),
         ("Fujian", "福建", 0.09), ("Anhui", "安徽", 0.07), ("Jiangxi", "江西", 0.04),
     )),
     Region(2, "North", "华北", 0.25, 1.04, (
-        ("Beijing", "北京", 0.45), ("Tianjin", "天津", 0.18), ("Hebei", "河北", 0.21), ("Shanxi", "山西", 0.11),
+        ("Beijing", "北京", 0.45), ("Tianjin", "天津", 0.18), ("Hebei", "河北", 0.21),
+        ("Shanxi", "山西", 0.11),
         ("Inner Mongolia", "内蒙古", 0.05),
     )),
     Region(3, "South", "华南", 0.31, 1.05, (
@@ -87,7 +94,8 @@ REGIONS = (
         ("Hubei", "湖北", 0.39), ("Henan", "河南", 0.34), ("Hunan", "湖南", 0.27),
     )),
     Region(5, "West", "西部", 0.16, 1.06, (
-        ("Sichuan", "四川", 0.40), ("Chongqing", "重庆", 0.22), ("Shaanxi", "陕西", 0.20), ("Yunnan", "云南", 0.12),
+        ("Sichuan", "四川", 0.40), ("Chongqing", "重庆", 0.22), ("Shaanxi", "陕西", 0.20),
+        ("Yunnan", "云南", 0.12),
         ("Gansu", "甘肃", 0.06),
     )),
     Region(6, "Northeast", "东北", 0.09, 0.99, (
@@ -106,7 +114,8 @@ CATEGORIES = (
 
 # Level of a calendar month relative to October.
 SEASON = (0.92, 0.80, 0.88, 0.90, 0.95, 1.18, 0.93, 0.92, 0.94, 1.00, 1.35, 1.08)
-# (category, calendar month) -> lift of that category alone. October has none, so that the plant's shares hold.
+# (category, calendar month) -> lift of that category alone. October has none, so that the plant's
+# shares hold.
 CATEGORY_LIFT = {
     (0, 6): 1.10,
     (0, 11): 1.12,
@@ -163,7 +172,9 @@ def level(month: tuple[int, int], region: int, category: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MonthPlan:
-    """How many orders each cell has in a month and what its paid orders sum to, both in the order of `CELLS`."""
+    """How many orders each cell has in a month and what its paid orders sum to, both in the order
+    of `CELLS`.
+    """
 
     year: int
     month: int
@@ -175,7 +186,8 @@ class MonthPlan:
 
 
 def plan_months(rows: int, mean_amounts: Sequence[float]) -> tuple[MonthPlan, ...]:
-    """Spread `rows` orders over months and cells, each at least one, in proportion to GMV over mean amount.
+    """Spread `rows` orders over months and cells, each at least one, in proportion to GMV over mean
+    amount.
 
     `mean_amounts` holds the expected amount of an order in CNY for each category.
     """

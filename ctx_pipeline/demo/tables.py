@@ -38,7 +38,9 @@ def write_table(path: Path, table: Any) -> None:
 
 
 def orders_table(columns: dict[str, Ints]) -> Any:
-    """Return the orders of `OrderMaker.columns` with names for codes, decimals for cents and timestamps."""
+    """Return the orders of `OrderMaker.columns` with names for codes, decimals for cents and
+    timestamps.
+    """
     names: dict[str, Sequence[str]] = {
         "region": [region.name for region in plan.REGIONS],
         "province": [name for region in plan.REGIONS for name, _, _ in region.provinces],

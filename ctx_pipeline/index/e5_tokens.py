@@ -1,4 +1,6 @@
-"""The tokenizer of multilingual-e5-small: the most likely split of a text into known pieces (SentencePiece unigram)."""
+"""The tokenizer of multilingual-e5-small: the most likely split of a text into known pieces
+(SentencePiece unigram).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Tokenizer:
         self._most = weights.sizes.positions - 2
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of a text between those that begin and end it; what the model has no room for is cut off."""
+        """Return the ids of a text between those that begin and end it; what the model has no room
+        for is cut off.
+        """
         spaced = _SPACES.sub(" ", text.translate(self._forms))
         if not spaced.startswith(" "):
             spaced = f" {spaced}"
@@ -35,7 +39,9 @@ class Tokenizer:
         return [self._special.begin, *content[: self._most], self._special.end]
 
     def _split(self, text: str) -> list[int]:
-        """Return the pieces of the split whose scores add up to most; of equals the one found first, from the left."""
+        """Return the pieces of the split whose scores add up to most; of equals the one found
+        first, from the left.
+        """
         known, unknown, size = self._pieces.get, self._special.unknown, len(text)
         best = [float("-inf")] * (size + 1)
         best[0] = 0.0

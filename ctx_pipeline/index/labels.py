@@ -51,9 +51,9 @@ def label_table(
 ) -> pa.Table:
     """Return the labels and times of every row.
 
-    `gone` are sources that the project no longer has: their items are retired, but still judged when a snapshot that
-    showed them is read back. Columns: scope, state, tied and the times of `StateColumns`; the labels are in the
-    schema's metadata as JSON.
+    `gone` are sources that the project no longer has: their items are retired, but still judged
+    when a snapshot that showed them is read back. Columns: scope, state, tied and the times of
+    `StateColumns`; the labels are in the schema's metadata as JSON.
     """
     import pyarrow as pa
 
@@ -88,8 +88,8 @@ def state_columns(
 ) -> tuple[list[ScopeLabel], StateColumns]:
     """Compute labels and times of every row from the items and what the overlay says of them.
 
-    `gone` are sources that the project no longer has; `source_labels` is what each source grants today, which bounds
-    its items but for those of `may_widen`.
+    `gone` are sources that the project no longer has; `source_labels` is what each source grants
+    today, which bounds its items but for those of `may_widen`.
     """
     numbers: dict[ScopeLabel, int] = {}
     own_labels = within_sources(rows, source_labels or {}, may_widen)
@@ -129,7 +129,8 @@ def within_sources(
     rows: Sequence[Row], source_labels: Mapping[str, ScopeLabel], may_widen: frozenset[str]
 ) -> Iterator[ScopeLabel]:
     """Yield the label of each row, bounded by what its source grants."""
-    # Equal labels are one object, and comparing them costs more; the first of each is kept so that its id is its own.
+    # Equal labels are one object, and comparing them costs more; the first of each is kept so that
+    # its id is its own.
     known: dict[tuple[int, str], tuple[ScopeLabel, ScopeLabel]] = {}
     for row in rows:
         key = (id(row.label), row.source)
@@ -143,7 +144,9 @@ def within_sources(
 
 
 def _known_from(rows: Sequence[Row], columns: StateColumns) -> None:
-    """A version without `valid_from` counts, for `as_of`, from when it was recorded; the first one, since ever."""
+    """A version without `valid_from` counts, for `as_of`, from when it was recorded; the first one,
+    since ever.
+    """
     for at, row in enumerate(rows):
         if row.valid_from > ALWAYS:
             columns.known_from[at] = columns.valid_from[at]
@@ -170,8 +173,9 @@ def _narrow_older(
 ) -> None:
     """Let an older version be seen only by those who may see the one that replaced it, too.
 
-    Older versions show only with `as_of`, which sees old facts with today's rights. A version that had not begun when
-    it was recorded narrows nothing: until it begins, the older one is the current one.
+    Older versions show only with `as_of`, which sees old facts with today's rights. A version that
+    had not begun when it was recorded narrows nothing: until it begins, the older one is the
+    current one.
     """
     labels = list(numbers)
     newest: ScopeLabel | None = None
@@ -194,8 +198,9 @@ def _narrow_retired(
 ) -> None:
     """Let what a source no longer has be seen only by those whom the source grants something today.
 
-    What is live was read under today's settings; what is retired kept those of its day. A source whose records name
-    tenants of their own keeps them apart as long as it has something of that tenant.
+    What is live was read under today's settings; what is retired kept those of its day. A source
+    whose records name tenants of their own keeps them apart as long as it has something of that
+    tenant.
     """
     retired = columns.retired_at < NEVER
     live_tenants = {(row.source, row.tenant) for at, row in enumerate(rows) if not retired[at]}
@@ -216,7 +221,9 @@ def _narrow_retired(
 
 
 def is_tie(older: Row | ContextItem, newer: Row | ContextItem) -> bool:
-    """Two declared versions that compare equal (`2` and `v2.0`) conflict; neither replaces the other by chance."""
+    """Two declared versions that compare equal (`2` and `v2.0`) conflict; neither replaces the
+    other by chance.
+    """
     first, second = declared_version(older.version), declared_version(newer.version)
     if first is None or second is None or "+" in older.version + newer.version:
         return False
@@ -226,7 +233,9 @@ def is_tie(older: Row | ContextItem, newer: Row | ContextItem) -> bool:
 
 
 def _replace_named(rows: Sequence[Row], columns: StateColumns, own: Sequence[ScopeLabel]) -> None:
-    """Let an item replace the others that it names in `supersedes`, as far as it may: see `replacements`."""
+    """Let an item replace the others that it names in `supersedes`, as far as it may: see
+    `replacements`.
+    """
     found = replacements(
         rows, own, lambda row: is_served(columns.retired_at[row], columns.state[row])
     )

@@ -1,4 +1,5 @@
-"""One folder of LanceDB tables: who may write, what was committed, and typed errors for what LanceDB raises.
+"""One folder of LanceDB tables: who may write, what was committed, and typed errors for what
+LanceDB raises.
 
 LanceDB is imported when a table is first used.
 """
@@ -54,7 +55,8 @@ class LanceFolder:
         """Hold the one right to write, across threads and processes; may be nested in a thread.
 
         Raises:
-            Unavailable: another writer held it for `timeout_seconds`, or the folder cannot be written.
+            Unavailable: another writer held it for `timeout_seconds`, or the folder cannot be
+                written.
         """
         from filelock import Timeout
 
@@ -87,7 +89,8 @@ class LanceFolder:
         self.metadata()
         table = reading(name, lambda: self._open_existing(name))
         if table is None:
-            # Without a manifest: a creation that was cut off, or, when there is data, a manifest that was lost.
+            # Without a manifest: a creation that was cut off, or, when there is data, a manifest
+            # that was lost.
             if any((folder / "data").glob("*")):
                 raise _corrupt(name)
             return None
@@ -104,14 +107,18 @@ class LanceFolder:
             cast("Any", table).add(rows)
 
     def replace(self, name: str, rows: pa.Table) -> None:
-        """Put `rows` in the place of everything a table holds, in one commit; call it as the writer."""
+        """Put `rows` in the place of everything a table holds, in one commit; call it as the
+        writer.
+        """
         with _writing(self._folder):
             table = self._database().create_table(name, data=rows, mode="overwrite")
         with self._tables_lock:
             self._tables[name] = table
 
     def compact(self, name: str, keep_old: timedelta) -> None:
-        """Merge a table's fragments and drop versions made longer ago than `keep_old`; call it as the writer."""
+        """Merge a table's fragments and drop versions made longer ago than `keep_old`; call it as
+        the writer.
+        """
         table = self.open(name)
         if table is not None:
             with _writing(self._folder):
@@ -161,7 +168,8 @@ class LanceFolder:
             os.replace(partial, path)
 
     def _database(self) -> Any:
-        # LanceDB's annotations name types of packages that are not installed: untyped for the checker's sake.
+        # LanceDB's annotations name types of packages that are not installed: untyped for the
+        # checker's sake.
         return self._connect()
 
     def _connect(self) -> DBConnection:
@@ -187,11 +195,13 @@ class LanceFolder:
 
 @contextmanager
 def models_built_when_used() -> Generator[None]:
-    """Let pydantic build what is defined in the block when it is first used, as its setting `defer_build` does.
+    """Let pydantic build what is defined in the block when it is first used, as its setting
+    `defer_build` does.
 
-    LanceDB imports the client of a remote service with it, some 400 models and 400 checked functions, which take a
-    third of a second of CPU time in every process and which no local table uses. What another thread defines
-    meanwhile is built at its first use too. It can go when `import lancedb` loads that client lazily.
+    LanceDB imports the client of a remote service with it, some 400 models and 400 checked
+    functions, which take a third of a second of CPU time in every process and which no local table
+    uses. What another thread defines meanwhile is built at its first use too. It can go when
+    `import lancedb` loads that client lazily.
     """
     import pydantic
 
@@ -226,7 +236,8 @@ def _query(table: Table, columns: list[str], where: Expr | None) -> Any:
 def reading(what: str, read: Callable[[], T]) -> T:
     """Return what `read` returns; what LanceDB raises for unreadable bytes becomes `Corrupt`.
 
-    Tries twice: another process may have compacted the table and dropped the version that the first try had opened.
+    Tries twice: another process may have compacted the table and dropped the version that the first
+    try had opened.
     """
     try:
         return read()
@@ -245,7 +256,9 @@ def reading(what: str, read: Callable[[], T]) -> T:
 
 @contextmanager
 def _writing(folder: Path) -> Generator[None]:
-    """Turn what LanceDB raises for a failed write into `Unavailable`: a commit that failed left nothing behind."""
+    """Turn what LanceDB raises for a failed write into `Unavailable`: a commit that failed left
+    nothing behind.
+    """
     try:
         yield
     except _LANCE_ERRORS as error:

@@ -1,9 +1,10 @@
-"""The lexical index: BM25 over the terms of `analysis`, weighed by the rows that the viewer may see.
+"""The lexical index: BM25 over the terms of `analysis`, weighed by the rows that the viewer may
+see.
 
 A library's index counts how rare a word is, and how long texts are, over everything in it, so that
 rows which a viewer may not see move the scores of those that he may. Here both are counted when it
-is known who asks: the lists of the query's words are read where they are mapped, what is not visible
-is left out of them, and what is left is counted.
+is known who asks: the lists of the query's words are read where they are mapped, what is not
+visible is left out of them, and what is left is counted.
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ LEXICAL_PARTS: Final = ("lexical/terms", "lexical/postings", "lexical/lengths")
 """Parts of an artifact that `lexical_tables` makes."""
 
 TITLE_BOOST = 1.25
-"""A term in the title weighs more than one in the body. With 2 the right function is among the first 2,000 tokens of
-schemas in .947 of cases, with 1 in .957: names promise more than they hold."""
+"""A term in the title weighs more than one in the body. With 2 the right function is among the
+first 2,000 tokens of schemas in .947 of cases, with 1 in .957: names promise more than they hold.
+"""
 
 K1, B = 1.2, 0.75
 """Lucene's: how soon repeating a word says no more, and how much a long text counts less."""
 MOST_COUNTED = 255
-"""Repeats of a term in one text that are told apart; the score of 255 is within 1 % of that of any more."""
+"""Repeats of a term in one text that are told apart; the score of 255 is within 1 % of that of any
+more."""
 PRUNED_ROWS = 4_096
-"""From so many texts with a word on, it is first asked whether that word alone could still bring one among the best."""
+"""From so many texts with a word on, it is first asked whether that word alone could still bring
+one among the best."""
 ABOVE = 1.0 + 1e-9
 """Makes a bound hold whatever its sum loses to rounding."""
 READ_ROWS = 8_192
@@ -88,9 +92,9 @@ def join_terms(text: str) -> str:
 def lexical_tables(listed: pa.Table) -> dict[str, pa.Table]:
     """Return the index of a `terms_table`, by part of the artifact.
 
-    `lexical/terms` has the terms in order (term) and where the list of each begins (start); `lexical/postings` has the
-    lists, each by row (row, and how often the term is in its title and body, at most `MOST_COUNTED`); `lexical/lengths`
-    has the terms of each row (title, body).
+    `lexical/terms` has the terms in order (term) and where the list of each begins (start);
+    `lexical/postings` has the lists, each by row (row, and how often the term is in its title and
+    body, at most `MOST_COUNTED`); `lexical/lengths` has the terms of each row (title, body).
     """
     import pyarrow as pa
 
@@ -132,7 +136,9 @@ class _Postings(NamedTuple):
 def _read_part(
     listed: pa.Table, first: int, vocabulary: dict[str, int], lengths: NDArray[np.int32]
 ) -> _Postings:
-    """Return the postings of some rows; new terms are added to the vocabulary, lengths are filled in."""
+    """Return the postings of some rows; new terms are added to the vocabulary, lengths are filled
+    in.
+    """
     part = listed.slice(first, READ_ROWS)
     count = part.num_rows
     keys: list[NDArray[np.int64]] = []
@@ -177,7 +183,9 @@ def _split(
 
 @dataclass(frozen=True, slots=True)
 class Readership:
-    """The rows of one tenant that words are weighed by: those that one viewer may see. What is counted is kept."""
+    """The rows of one tenant that words are weighed by: those that one viewer may see. What is
+    counted is kept.
+    """
 
     first: int
     """The tenant's first row; places count from it."""
@@ -221,7 +229,9 @@ class Lexical:
         self._body_length: Any = numbers(lengths, "body")
 
     def readership(self, first: int, visible: NDArray[np.bool_]) -> Readership:
-        """Return what words are weighed by for who sees these of a tenant's rows, which begin at `first`."""
+        """Return what words are weighed by for who sees these of a tenant's rows, which begin at
+        `first`.
+        """
         part = slice(first, first + len(visible))
         rows = int(np.count_nonzero(visible))
         title, body = (
@@ -288,10 +298,11 @@ class Lexical:
     def _scores(
         self, words: Sequence[_Word], mask: NDArray[np.bool_], readership: Readership, limit: int
     ) -> tuple[Floats, Places]:
-        """Return scores by place, and the places that have one. Those of the best `limit` are whole.
+        """Return scores by place, and the places that have one. Those of the best `limit` are
+        whole.
 
-        A place adds its words in one order, the rarest first, whichever way it is reached: what the search leaves out
-        changes no bit of what it returns.
+        A place adds its words in one order, the rarest first, whichever way it is reached: what the
+        search leaves out changes no bit of what it returns.
         """
         scores = np.zeros(len(mask), np.float64)
         touched: Places = np.empty(0, np.int32)
@@ -344,6 +355,8 @@ def _rarity(having: int, rows: int) -> float:
 
 
 def _saturated(often: NDArray[np.uint8], length: NDArray[np.int32], mean: float) -> Floats:
-    """Return how much a word says that a text of some length has so often: 0 where it is not in it."""
+    """Return how much a word says that a text of some length has so often: 0
+    where it is not in it.
+    """
     counts = often.astype(np.float64)
     return (K1 + 1.0) * counts / (counts + (K1 * (1.0 - B) + (K1 * B / max(mean, 1.0)) * length))

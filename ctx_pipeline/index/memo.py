@@ -1,8 +1,10 @@
-"""Columns that follow from an item version alone, computed once and kept under the version's own hash.
+"""Columns that follow from an item version alone, computed once and kept under the version's own
+hash.
 
-What a build derives from one item (its facts, terms, renditions, token counts) never changes, because the item never
-does. Each kind of such columns is a folder of Arrow files in `.ctx/derived/rows/`; a build computes what is new and
-takes the rest. A file that is not what was written is left out and computed again, and the folder can be deleted.
+What a build derives from one item (its facts, terms, renditions, token counts) never changes,
+because the item never does. Each kind of such columns is a folder of Arrow files in
+`.ctx/derived/rows/`; a build computes what is new and takes the rest. A file that is not what was
+written is left out and computed again, and the folder can be deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ Compute = Callable[["Positions"], "pa.Table"]
 
 
 class RowMemo:
-    """One kind of derived columns. `version` names the code and settings that they follow from besides the item."""
+    """One kind of derived columns. `version` names the code and settings that they follow from
+    besides the item.
+    """
 
     def __init__(self, derived: Path, kind: str, version: str) -> None:
         self._folder = derived / "rows" / f"{kind}-{short_hash(version)}"
@@ -85,7 +89,9 @@ class RowMemo:
         return result.drop_columns([HASH])
 
     def _read(self) -> tuple[list[Path], pa.Table | None]:
-        """Return the files of this kind, and their rows; what cannot be read or was changed is removed."""
+        """Return the files of this kind, and their rows; what cannot be read or was changed is
+        removed.
+        """
         import pyarrow as pa
 
         tables: list[pa.Table] = []

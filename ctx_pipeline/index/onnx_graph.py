@@ -1,7 +1,8 @@
-"""Writes a model for ONNX Runtime: the few parts of the ONNX format that a transformer encoder needs.
+"""Writes a model for ONNX Runtime: the few parts of the ONNX format that a transformer encoder
+needs.
 
-The format is Protocol Buffers with the field numbers of `onnx.proto3`, which never change. The package `onnx` writes it
-too, for 14 MB more to install.
+The format is Protocol Buffers with the field numbers of `onnx.proto3`, which never change. The
+package `onnx` writes it too, for 14 MB more to install.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Graph:
         domain: str = "",
         **attributes: float | Sequence[int],
     ) -> str:
-        """Add an operation; return the name of its first output. An input that is left out has an empty name."""
+        """Add an operation; return the name of its first output. An input that is left out has an
+        empty name.
+        """
         node = b"".join(_text(1, name) for name in inputs) + b"".join(
             _text(2, name) for name in outputs
         )
@@ -64,7 +67,9 @@ class Graph:
     def model(
         self, given: tuple[str, Sequence[int | str]], result: tuple[str, Sequence[int | str]]
     ) -> bytes:
-        """Return the model's bytes: one float input and one float output, each a name and its sizes."""
+        """Return the model's bytes: one float input and one float output, each a name and its
+        sizes.
+        """
         graph = b"".join(self._nodes) + _text(2, "graph") + b"".join(self._constants)
         graph += _block(11, _value(*given)) + _block(12, _value(*result))
         opsets = (("", _OPSET), (MICROSOFT, _MICROSOFT_OPSET))

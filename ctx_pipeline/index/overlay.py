@@ -1,6 +1,8 @@
-"""What has happened to items since they were stored: folded from the ledger's overlay, applied to columns.
+"""What has happened to items since they were stored: folded from the ledger's overlay, applied to
+columns.
 
-A build folds every entry into the artifact; a reader folds only the entries after the artifact's overlay sequence.
+A build folds every entry into the artifact; a reader folds only the entries after the artifact's
+overlay sequence.
 """
 
 from __future__ import annotations
@@ -79,16 +81,18 @@ class Patch:
     marked_at: int | None = None
     """From when one version is superseded by another that may not be here yet."""
     is_current_again: bool = False
-    """A version that something was to replace is in force again: what was said of its replacement before is void."""
+    """A version that something was to replace is in force again: what was said of its replacement
+    before is void."""
     revoked_principals: list[str] = field(default_factory=list[str])
     revoked_groups: list[str] = field(default_factory=list[str])
 
 
 def fold(entries: Iterable[Entry]) -> dict[ItemKey, Patch]:
-    """Fold overlay entries, oldest first, into one patch per item and one per version that has its own.
+    """Fold overlay entries, oldest first, into one patch per item and one per version that has its
+    own.
 
-    For every version the last word counts, whether it was said of the version or of the whole item. Patches of whole
-    items come before those of versions, the order in which they are applied.
+    For every version the last word counts, whether it was said of the version or of the whole item.
+    Patches of whole items come before those of versions, the order in which they are applied.
     """
     patches: dict[ItemKey, Patch] = {}
     versions: dict[tuple[str, str], list[Patch]] = {}
@@ -150,12 +154,13 @@ def forgotten_keys(patches: Mapping[ItemKey, Patch]) -> frozenset[ItemKey]:
 
 
 def supersede_chain(columns: StateColumns, first: int, last: int) -> None:
-    """Recompute when the versions of one item, rows `first` to before `last`, oldest first, are superseded.
+    """Recompute when the versions of one item, rows `first` to before `last`, oldest first, are
+    superseded.
 
-    A version ends when the first later one begins, or at once when that has no beginning. A later version that was
-    withdrawn or forgotten supersedes nothing any more; for `as_of` it did so until it was withdrawn. That a version is
-    superseded counts on the overlay's word while nothing here follows it; then its followers decide, which may be
-    withdrawn.
+    A version ends when the first later one begins, or at once when that has no beginning. A later
+    version that was withdrawn or forgotten supersedes nothing any more; for `as_of` it did so until
+    it was withdrawn. That a version is superseded counts on the overlay's word while nothing here
+    follows it; then its followers decide, which may be withdrawn.
     """
     now = known = begun = NEVER
     ended = ALWAYS

@@ -1,11 +1,13 @@
 """Small copies of the vectors, one byte a number, which a search reads instead of all vectors.
 
-A small copy is wrong by no more than a bound that the build measures. A search takes every row that could be among the
-best within that bound and scores these with their vectors: its answer is the exact one. For 64 of 25,000 texts in the
-default model's vectors it scores 420 (median) to 1,940; one bit a number instead would need more than 4,000 to miss
-less than 1 in 200, without saying which.
+A small copy is wrong by no more than a bound that the build measures. A search takes every row that
+could be among the best within that bound and scores these with their vectors: its answer is the
+exact one. For 64 of 25,000 texts in the default model's vectors it scores 420 (median) to 1,940;
+one bit a number instead would need more than 4,000 to miss less than 1 in 200, without saying
+which.
 
-Rows lie by tenant and label, so that what a viewer may see is a few runs that are read from front to end.
+Rows lie by tenant and label, so that what a viewer may see is a few runs that are read from front
+to end.
 """
 
 from __future__ import annotations
@@ -27,17 +29,20 @@ Rows = NDArray[np.intp]
 Floats = NDArray[np.float32]
 
 LEAST_ROWS = 4_096
-"""Tenants with fewer rows have no small copies: reading their vectors takes less than a millisecond."""
+"""Tenants with fewer rows have no small copies: reading their vectors takes less than a
+millisecond."""
 LEVELS: Final = 127
 """Whole numbers on each side of zero."""
 CHUNK_ROWS = 16_384
-"""Rows that are quantised, or scanned without a pause for other threads, at a time: half a millisecond."""
+"""Rows that are quantised, or scanned without a pause for other threads, at a time: half a
+millisecond."""
 GATHER_ROWS = 512
 """Rows copied at a time where they do not lie side by side: 0.2 MB of 384 numbers each."""
 LEAST_RUN = 64
 """Shorter runs are gathered: a call for each costs more."""
 GAP_ROWS: Final = 4
-"""Rows in between that are scanned rather than let a run end; a gathered row costs three scanned ones."""
+"""Rows in between that are scanned rather than let a run end; a gathered row costs three scanned
+ones."""
 DOT_ROWS = 512
 """Rows multiplied at a time: 0.8 MB of 384 numbers each."""
 
@@ -45,9 +50,9 @@ DOT_ROWS = 512
 def quantised_table(vectors: Floats, rows: Sequence[Row]) -> pa.Table:
     """Return the small copies of the vectors of all tenants with at least `LEAST_ROWS` rows.
 
-    Columns: code (int8), row (whose it is). Each column of the vectors less its mean is divided by its own scale. The
-    schema's metadata has the scales, the tenants' spans, `row_error` (the longest difference between a vector and its
-    copy) and `code_norm` (the longest copy, in steps).
+    Columns: code (int8), row (whose it is). Each column of the vectors less its mean is divided by
+    its own scale. The schema's metadata has the scales, the tenants' spans, `row_error` (the
+    longest difference between a vector and its copy) and `code_norm` (the longest copy, in steps).
     """
     import pyarrow as pa
 
@@ -94,7 +99,9 @@ def _order(rows: Sequence[Row]) -> tuple[Rows, dict[str, tuple[int, int]]]:
 
 
 def _scales(vectors: Floats, order: Rows) -> tuple[Floats, Floats]:
-    """Return mean and step of each column. Means are coarse, so that no machine's way of adding shows."""
+    """Return mean and step of each column. Means are coarse, so that no machine's way of adding
+    shows.
+    """
     total = np.zeros(vectors.shape[1])
     for first in range(0, len(order), CHUNK_ROWS):
         total += vectors[order[first : first + CHUNK_ROWS]].sum(axis=0, dtype=np.float64)
@@ -144,7 +151,9 @@ class Quantised:
             self._rows = row.to_numpy(zero_copy_only=True)
 
     def plan(self, tenant: str, first_row: int, visible: NDArray[np.bool_]) -> Plan | None:
-        """Return how to search the visible ones of a tenant's rows; None where the tenant has no copies."""
+        """Return how to search the visible ones of a tenant's rows; None where the tenant has no
+        copies.
+        """
         span = self._spans.get(tenant)
         if span is None:
             return None
@@ -172,7 +181,8 @@ class Quantised:
         )
 
     def candidates(self, plan: Plan, vector: Floats, limit: int) -> Rows:
-        """Return, in order, every row of a plan that can be among the `limit` nearest to a vector; all of equal rank.
+        """Return, in order, every row of a plan that can be among the `limit` nearest to a vector;
+        all of equal rank.
 
         At least `limit` rows where there are as many.
         """
@@ -200,7 +210,9 @@ class Quantised:
         return np.flatnonzero(scores >= least - np.float32(error))
 
     def _scan(self, plan: Plan, query: NDArray[np.int8]) -> Floats:
-        """Return the exact product of a quantised query with each copy of a plan, -inf where it may not be found."""
+        """Return the exact product of a quantised query with each copy of a plan, -inf where it may
+        not be found.
+        """
         # Whole numbers below 2**24, which single precision holds exactly.
         from numkong import cdist
 
@@ -241,8 +253,8 @@ def _metadata(table: pa.Table) -> dict[bytes, bytes]:
 def dot_rows(vectors: Floats, rows: Rows, vector: Floats) -> Floats:
     """Return the dot product of some rows with a vector, a few rows at a time.
 
-    Small steps keep the copied rows in the cache, and the product on this thread: a library's thread pool makes one
-    request faster and many at once slower.
+    Small steps keep the copied rows in the cache, and the product on this thread: a library's
+    thread pool makes one request faster and many at once slower.
     """
     scores = np.empty(len(rows), np.float32)
     buffer = np.empty((DOT_ROWS, vectors.shape[1]), np.float32)
@@ -255,7 +267,8 @@ def dot_rows(vectors: Floats, rows: Rows, vector: Floats) -> Floats:
 
 
 def can_be_best(scores: Floats, limit: int, dim: int) -> Rows:
-    """Return the positions of all scores that can be among the `limit` best, given how sums of single precision err.
+    """Return the positions of all scores that can be among the `limit` best, given how sums of
+    single precision err.
 
     Vectors have length 1, so that an error is at most `dim` roundings of 2**-24.
     """

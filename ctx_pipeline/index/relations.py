@@ -1,6 +1,8 @@
-"""What might help beside a row without being needed to understand it: the edges that nobody declares.
+"""What might help beside a row without being needed to understand it: the edges that nobody
+declares.
 
-A chunk's document, a tool's skills, a table's metrics, the columns that a metric names, the tests of a piece of code.
+A chunk's document, a tool's skills, a table's metrics, the columns that a metric names, the tests
+of a piece of code.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ _TEST_NAME = re.compile(
 def related_rows(rows: Sequence[Row], needed: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return the related rows of each row; `needed` are the rows each depends on.
 
-    Only the newest version of an item has any, and is any. There are no more than edges: what is too many is cut where
-    it is known who asks, so that rows that one reader may not see take no place of others.
+    Only the newest version of an item has any, and is any. There are no more than edges: what is
+    too many is cut where it is known who asks, so that rows that one reader may not see take no
+    place of others.
     """
     graph = _Graph(rows, needed)
     result: list[list[int]] = [[] for _ in rows]

@@ -1,4 +1,5 @@
-"""Read a request and a text together and say how well they fit: slower and closer than comparing two vectors.
+"""Read a request and a text together and say how well they fit: slower and closer than comparing
+two vectors.
 
 Optional: a cross-encoder of sentence-transformers, of the `models` extra.
 """

@@ -1,7 +1,8 @@
-"""The rows of a serving artifact: every item version that may ever be served, in the order all columns share.
+"""The rows of a serving artifact: every item version that may ever be served, in the order all
+columns share.
 
-Rows are sorted by tenant, then item id, then age (oldest version first), so that a tenant is one contiguous slice and
-the versions of one item, its *chain*, lie side by side.
+Rows are sorted by tenant, then item id, then age (oldest version first), so that a tenant is one
+contiguous slice and the versions of one item, its *chain*, lie side by side.
 """
 
 from __future__ import annotations
@@ -76,10 +77,11 @@ def declared_version(version: str) -> tuple[int, ...] | None:
 
 
 def chain_order(versions: Sequence[tuple[str, int, int]]) -> list[int]:
-    """Return the positions of one item's versions, oldest first; each is (version, valid from in microseconds, seq).
+    """Return the positions of one item's versions, oldest first; each is (version, valid from in
+    microseconds, seq).
 
-    Declared versions are ordered by number, then `valid_from`, then sequence; versions that are content hashes by
-    sequence alone.
+    Declared versions are ordered by number, then `valid_from`, then sequence; versions that are
+    content hashes by sequence alone.
     """
     numbers = [declared_version(version) for version, _, _ in versions]
     if all(number is not None for number in numbers):
@@ -90,7 +92,8 @@ def chain_order(versions: Sequence[tuple[str, int, int]]) -> list[int]:
 def latest_versions(
     keys: pa.Table, *, forgotten: frozenset[tuple[str, str, str | None]] = frozenset()
 ) -> pa.Table:
-    """Return the store's keys with each item version once, as last stored, without what is forgotten.
+    """Return the store's keys with each item version once, as last stored, without what is
+    forgotten.
 
     `forgotten` holds (tenant, item id, version or None).
     """
@@ -114,7 +117,9 @@ def latest_versions(
 
 
 def make_rows(keys: pa.Table, facts: pa.Table) -> list[Row]:
-    """Join the store's keys with the facts of the same items, row by row, and put them into the catalogue's order."""
+    """Join the store's keys with the facts of the same items, row by row, and put them into the
+    catalogue's order.
+    """
     recorded = keys.column("recorded_at").cast("int64")
     names = ("tenant", "item_id", "version", "seq")
     columns = [*(keys.column(name).to_pylist() for name in names), recorded.to_pylist()]
@@ -160,7 +165,9 @@ class References:
             self._suffix[(tenant, kind, rest.partition("/")[2])].append(at)
 
     def targets(self, row: Row, reference: str) -> list[int]:
-        """Return the newest row of each item that a reference names; `schema:*/orders` names it in any source."""
+        """Return the newest row of each item that a reference names; `schema:*/orders` names it in
+        any source.
+        """
         kind, _, rest = reference.partition(":")
         if rest.startswith("*/"):
             return self._suffix.get((row.tenant, kind, rest[2:]), [])
@@ -184,7 +191,9 @@ def edges(rows: Sequence[Row]) -> list[list[int]]:
 
 
 def subjects(rows: Sequence[Row]) -> tuple[list[int], dict[str, int]]:
-    """Return each row's subject number (-1 for none) and the numbers by tenant, a tab, and subject."""
+    """Return each row's subject number (-1 for none) and the numbers by tenant,
+    a tab, and subject.
+    """
     numbers: dict[str, int] = {}
     column: list[int] = []
     for row in rows:

@@ -1,8 +1,8 @@
 """The durable store: every item version and every vector, append-only, in LanceDB.
 
-Several processes may write: appends are serialised by a file lock, and each `append` or `put_vectors` is one Lance
-commit, which is there whole or not at all. Readers see the latest commit at each call. Opening costs nothing; LanceDB
-is imported when a table is first used.
+Several processes may write: appends are serialised by a file lock, and each `append` or
+`put_vectors` is one Lance commit, which is there whole or not at all. Readers see the latest commit
+at each call. Opening costs nothing; LanceDB is imported when a table is first used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ EMBED_BATCH_ROWS: Final = 64
 """Texts embedded between two commits: a kill loses at most these (about a second of work)."""
 
 MAX_FRAGMENTS: Final = 64
-"""Fragments of a table above which `ensure_embeddings` compacts; scans of 100 fragments take thrice the time of one."""
+"""Fragments of a table above which `ensure_embeddings` compacts; scans of 100 fragments take thrice
+the time of one."""
 
 POINT_LOOKUP_ROWS: Final = 256
 """Up to this many vectors are found by a filter, more by one pass over the whole table."""
@@ -141,10 +142,12 @@ class Store:
     def writer(self, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> Generator[None]:
         """Hold the one right to write, across threads and processes; may be nested in a thread.
 
-        Hold it over *read, decide, append*, so that two builds cannot append the same version twice.
+        Hold it over *read, decide, append*, so that two builds cannot append the same version
+        twice.
 
         Raises:
-            Unavailable: another writer held it for `timeout_seconds`, or the folder cannot be written.
+            Unavailable: another writer held it for `timeout_seconds`, or the folder cannot be
+                written.
         """
         with self._lance.writer(timeout_seconds):
             yield
@@ -177,7 +180,10 @@ class Store:
         return self._scan_items(_item_schema())
 
     def scan_keys(self) -> pa.Table:
-        """Return every row without `item_json`, ordered by `seq`: a few milliseconds per 10,000 rows."""
+        """Return every row without `item_json`, ordered by `seq`.
+
+        Takes a few milliseconds per 10,000 rows, once a version of the table.
+        """
         version = self._items_version()
         if self._keys is None or self._keys[0] != version:
             schema = _item_schema()
@@ -211,7 +217,8 @@ class Store:
             return {}
         from lancedb.expr import col, lit
 
-        # New versions have the highest numbers, so a range leaves out most of what is not asked for.
+        # New versions have the highest numbers, so a range leaves out most of what is not asked
+        # for.
         where = (col("seq") >= lit(int(min(seqs)))) & (col("seq") <= lit(int(max(seqs))))
         rows = reading(_ITEMS, lambda: select(table, _item_schema().names, where))
         rows = rows.filter(_is_in(rows["seq"], [int(seq) for seq in seqs], "int64"))
@@ -226,14 +233,17 @@ class Store:
         return self.head()[0]
 
     def head(self) -> tuple[int, str]:
-        """Return the highest `seq` recorded and the hash of the item under it; 0 and nothing when there is none."""
+        """Return the highest `seq` recorded and the hash of the item under it.
+
+        0 and nothing when there is none.
+        """
         version = self._items_version()
         if self._head is None or self._head[0] != version:
             self._head = (version, self._read_head())
         return self._head[1]
 
     def _items_version(self) -> int:
-        """Return the version of the table of items, which every commit of any process raises; 0 for none."""
+        """Return the version of the table of items; 0 for none. Every commit, of any process, raises it."""
         table = self._lance.open(_ITEMS)
         return 0 if table is None else reading(_ITEMS, lambda: table.version)
 
@@ -309,7 +319,9 @@ class Store:
                 self._add_hashes(name, rows)
 
     def _add_hashes(self, name: str, hashes: Collection[str]) -> None:
-        """Note what this writer has just added, so that its next batch need not read the table again."""
+        """Note what this writer has just added, so that its next batch need not read the table
+        again.
+        """
         table = self._lance.open(name)
         if table is not None and name in self._stored:
             stored = self._stored[name][1]
@@ -339,7 +351,9 @@ class Store:
         return found if len(found) == len(hashes) else found[wanted.indices.to_numpy()]
 
     def _fill(self, model: str, wanted: list[str], out: Vectors) -> int:
-        """Write the vectors of distinct hashes into the rows of `out`; return how many were found."""
+        """Write the vectors of distinct hashes into the rows of `out`; return
+        how many were found.
+        """
         import numpy as np
 
         table = self._lance.open(_vector_table_name(model))
@@ -399,11 +413,12 @@ class Store:
                 self._lance.compact(name, timedelta(seconds=keep_old_seconds))
 
     def erase(self, tenant: str, item_ids: Collection[str]) -> int:
-        """Remove all versions of some items, their vectors and every older file that holds them; return how many rows.
+        """Remove all versions of some items, their vectors and every older file that holds them;
+        return how many rows.
 
-        The one exception to append-only, for forgetting. Vectors go first, so that a call that was cut off is finished
-        by calling again. A vector that another item shares stays. A reader that is inside a scan may fail and has to
-        scan again.
+        The one exception to append-only, for forgetting. Vectors go first, so that a call that was
+        cut off is finished by calling again. A vector that another item shares stays. A reader that
+        is inside a scan may fail and has to scan again.
         """
         with self.writer():
             rows = self.scan()
@@ -441,8 +456,8 @@ def ensure_embeddings(
 ) -> int:
     """Embed what has no vector of this model yet; return how many texts were embedded.
 
-    Each batch is stored before the next is embedded, so an interrupted call has lost at most one batch. The store is
-    not locked while the model runs.
+    Each batch is stored before the next is embedded, so an interrupted call has lost at most one
+    batch. The store is not locked while the model runs.
 
     Args:
         store: Where vectors are kept.

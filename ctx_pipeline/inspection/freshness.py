@@ -18,7 +18,7 @@ from ctx_pipeline.security.visibility import ALWAYS, NEVER, Clock, micros, stale
 if TYPE_CHECKING:
     from ctx_pipeline.config.settings import LoadedConfig, SourceConfig
     from ctx_pipeline.contracts import FileError, IndexPin
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
     from ctx_pipeline.ledger import Ledger, SourceObservation
 
 StaleItems = Mapping[str, tuple[int, int]]
@@ -56,7 +56,8 @@ class ProjectStatus:
     embedder: str | None
     overlay_sequence: int
     waiting: int
-    """Item versions that are recorded and not built yet: until they are, the versions before them are served."""
+    """Item versions that are recorded and not built yet: until they are, the versions before them
+    are served."""
     pin: IndexPin | None
     """What holds the pointer where it is; None when builds move it."""
     sources: tuple[SourceStatus, ...]
@@ -69,7 +70,9 @@ def _withheld(errors: Iterable[FileError]) -> int:
 
 
 def stale_items(view: ServingView, refreshed: Mapping[str, datetime], at: datetime) -> StaleItems:
-    """Return how many items of each source are served, and how many of these packs call stale at the clock."""
+    """Return how many items of each source are served, and how many of these packs call stale at
+    the clock.
+    """
     import numpy as np
 
     reader, state, now = view.reader, view.state, micros(at)
@@ -183,7 +186,9 @@ def _problems(
 
 
 def is_gone(source: SourceConfig, home: Path) -> bool:
-    """Return whether a path on this disk names nothing now. Nothing is read, and no other machine is asked."""
+    """Return whether a path on this disk names nothing now. Nothing is read, and no other machine
+    is asked.
+    """
     path = source.path
     if path is None or "://" in path or "\0" in path:
         return False

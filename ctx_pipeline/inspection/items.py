@@ -1,4 +1,6 @@
-"""Look at items outside a pack: list, expand, probe. Everything goes through the one visibility predicate."""
+"""Look at items outside a pack: list, expand, probe. Everything goes through the one visibility
+predicate.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from ctx_pipeline.contracts import Exclusion, PackItem, Rendition, ToolContextItem
 from ctx_pipeline.errors import NotFound
-from ctx_pipeline.index.reader import ServingView
+from ctx_pipeline.index.view import ServingView
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of
 from ctx_pipeline.stages.codebook import KINDS
 from ctx_pipeline.text import sha256_hex
@@ -85,7 +87,8 @@ def inspect_recalls(
     clock: Clock,
     is_own: Callable[[str], bool],
 ) -> tuple[RecallNotice, ...]:
-    """Return the notices about versions that this viewer may know of, each with the viewer's own snapshots.
+    """Return the notices about versions that this viewer may know of, each with the viewer's own
+    snapshots.
 
     `snapshots` still counts those of the whole tenant.
     """
@@ -191,7 +194,9 @@ def inspect_tools(view: ServingView, viewer: Viewer, clock: Clock) -> tuple[Tool
 
 
 def _own_groups(tools: Sequence[ToolContextItem]) -> list[ToolContextItem]:
-    """Name each group of tools that do the same by its first member here: others may be hidden from the viewer."""
+    """Name each group of tools that do the same by its first member here: others may be hidden from
+    the viewer.
+    """
     members: dict[str, list[str]] = defaultdict(list)
     for tool in tools:
         if tool.semantic_overlap_group is not None:

@@ -1,4 +1,6 @@
-"""Which packages a project's settings ask for that are not installed: said before a build needs them."""
+"""Which packages a project's settings ask for that are not installed: said before a build needs
+them.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Lack:
 
 
 def lacking(loaded: LoadedConfig) -> tuple[Lack, ...]:
-    """Return what the settings need and is not installed, in the order of the tables. Nothing is imported."""
+    """Return what the settings need and is not installed, in the order of the tables. Nothing is
+    imported.
+    """
     config = loaded.config
     found: list[Lack] = []
     for source in config.sources:

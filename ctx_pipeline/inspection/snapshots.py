@@ -1,4 +1,6 @@
-"""Read snapshots back: explain, replay, diff. Rights are those of today; neither clock rewinds them."""
+"""Read snapshots back: explain, replay, diff. Rights are those of today; neither clock rewinds
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from ctx_pipeline.contracts import (
     Trust,
 )
 from ctx_pipeline.errors import Corrupt, InvalidRequest, NotFound, NotPermitted
-from ctx_pipeline.index.reader import ServingIndex, ServingView
+from ctx_pipeline.index.serving import ServingIndex
+from ctx_pipeline.index.view import ServingView
 from ctx_pipeline.security.visibility import UNNAMED_CODES, Clock, Viewer, code_of, micros
 from ctx_pipeline.stages import assemble, snapshot
 from ctx_pipeline.stages.candidates import REQUEST_SOURCE
@@ -50,7 +53,8 @@ class SnapshotReader:
         """Return a snapshot of this very principal.
 
         Raises:
-            NotFound: there is none, somebody else's answers the same; or it was pruned (`snapshot_pruned`).
+            NotFound: there is none, somebody else's answers the same; or it was pruned
+                (`snapshot_pruned`).
         """
         record = self._ledger.snapshot(snapshot_id)
         if record is None or (record.tenant, record.principal) != (
@@ -71,7 +75,9 @@ class SnapshotReader:
         return record
 
     def latest(self, identity: Identity, limit: int) -> tuple[ContextSnapshot, ...]:
-        """Return this principal's latest snapshots, newest first, without items it may no longer know of."""
+        """Return this principal's latest snapshots, newest first, without items it may no longer
+        know of.
+        """
         records = self._ledger.snapshots(identity.tenant, identity.principal, limit)
         return tuple(self._named_alone(record, identity) for record in records)
 
@@ -93,7 +99,9 @@ class SnapshotReader:
     def _hidden(
         self, keys: Iterable[Key], record: SnapshotRecord, identity: Identity
     ) -> dict[Key, Exclusion]:
-        """Return those of a call's item versions that this identity may not know of today, with the reason."""
+        """Return those of a call's item versions that this identity may not know of today, with the
+        reason.
+        """
         codes = self._codes(keys, record, identity)
         return {key: code for key, code in codes.items() if code in UNNAMED_CODES}
 
@@ -249,7 +257,9 @@ def _own(record: SnapshotRecord) -> frozenset[Key]:
 
 
 def _shown(record: SnapshotRecord) -> list[Key]:
-    """Return every item version that a stored pack names: shown, offered as a tool, or part of a conflict."""
+    """Return every item version that a stored pack names: shown, offered as a tool, or part of a
+    conflict.
+    """
     if record.pack_json is None:
         return []
     pack: dict[str, Any] = json.loads(record.pack_json)

@@ -53,7 +53,8 @@ class _Read:
 
 
 def lint_files(paths: Sequence[str]) -> ToolReport:
-    """Lint the tools in files and folders, `-` being standard input; each is one server, named after it.
+    """Lint the tools in files and folders, `-` being standard input; each is one server, named
+    after it.
 
     A file may be a `tools/list` result, a list, one definition, or one on each line.
 
@@ -64,7 +65,8 @@ def lint_files(paths: Sequence[str]) -> ToolReport:
 
 
 def lint_project(home: Path) -> ToolReport:
-    """Lint the tools of every `tools` source of a project, as they are now; each source is one server.
+    """Lint the tools of every `tools` source of a project, as they are now; each source is one
+    server.
 
     Raises:
         InvalidRequest: the project has no such source.

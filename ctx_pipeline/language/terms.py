@@ -1,8 +1,8 @@
 """Turn text into search terms, the same way for the index and for queries, in English and Chinese.
 
-Han, kana and Hangul runs become overlapping pairs of characters (the CJK analysis of Lucene: no dictionary, no
-segmentation errors); other words are case-folded, split at `_` and camel-case humps, and stemmed with the Snowball
-English stemmer. `GMVByRegion` gives `gmvbyregion gmv by region`.
+Han, kana and Hangul runs become overlapping pairs of characters (the CJK analysis of Lucene: no
+dictionary, no segmentation errors); other words are case-folded, split at `_` and camel-case humps,
+and stemmed with the Snowball English stemmer. `GMVByRegion` gives `gmvbyregion gmv by region`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import threading
 import unicodedata
 from functools import lru_cache
 from typing import Any
+
+from ctx_pipeline.language.word_lists import pattern_of, words_of
 
 MAX_TERMS = 4_000
 """Terms kept per text: more say nothing about what a chunk is about and cost every reader."""
@@ -23,20 +25,9 @@ _RUN = re.compile(f"([{_CJK}]+)|[^\\W{_CJK}]+")
 """A run of characters that are words each, its group, or a word."""
 _HUMP = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 
-# The stop set of Lucene's StandardAnalyzer plus the question words of English requests.
-# fmt: off
-STOP_WORDS = frozenset((
-    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not",
-    "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was",
-    "will", "with", "how", "what", "which", "who", "whom", "when", "where", "why", "do", "does", "did", "can",
-    "could", "should", "would", "i", "me", "my", "we", "our", "you", "your",
-))
-# fmt: on
-
-# What the English stop words are to a question in Chinese: words that ask, and particles.
+STOP_WORDS = frozenset(words_of(__name__, "stop"))
 _ASKING = re.compile(
-    "为什么|怎么样|多少|如何|怎么|怎样|什么|是否|可以|哪些|哪个|哪里|为何|能否|能不能|会不会|是不是|有没有|"
-    "这个|一个|以及|请问|应该|需要|[的了吗呢吧啊么]"
+    f"{pattern_of(__name__, 'chinese_asking')}|[{''.join(words_of(__name__, 'chinese_particles'))}]"
 )
 
 _local = threading.local()

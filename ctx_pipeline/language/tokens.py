@@ -1,4 +1,6 @@
-"""The one token counter: exact counts with the public vocabularies, offline. A leaf that imports only `errors`."""
+"""The one token counter: exact counts with the public vocabularies, offline. A leaf that imports
+only `errors`.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,20 @@ DEFAULT_ENCODING: Final = "o200k_base"
 MAX_REGEX_BLANKS: Final = 100_000
 """Blanks in a row that are left to the tokenizer's regular expression.
 
-Its backtracking stack holds one entry per blank and overflows at 1,000,000 (tiktoken 0.14); longer runs are counted
-piece by piece instead, with the same result.
+Its backtracking stack holds one entry per blank and overflows at 1,000,000 (tiktoken 0.14); longer
+runs are counted piece by piece instead, with the same result.
 """
 
 
 PIECE_CHARS: Final = 16_384
-"""Longer texts are counted piece by piece, so that the time grows with the length and a count may stop early."""
+"""Longer texts are counted piece by piece, so that the time grows with the length and a count may
+stop early."""
 
 MAX_WORD_CHARS: Final = 32_768
 """Characters without a break that are merged as one word where a caller waits.
 
-Merging takes more than linear time in the length of a word. With `most` a longer one is counted in pieces of
-`PIECE_CHARS`, each of which may count one token more than the whole would.
+Merging takes more than linear time in the length of a word. With `most` a longer one is counted in
+pieces of `PIECE_CHARS`, each of which may count one token more than the whole would.
 """
 
 
@@ -55,13 +58,16 @@ class _Vocabulary(NamedTuple):
     special_tokens: dict[str, int]
 
 
-# Patterns, special tokens and digests are part of each vocabulary's public definition (tiktoken_ext.openai_public);
-# tests compare them with the installed tiktoken.
+# Patterns, special tokens and digests are part of each vocabulary's public definition
+# (tiktoken_ext.openai_public); tests compare them with the installed tiktoken.
 _VOCABULARIES: Final[dict[str, _Vocabulary]] = {
     "cl100k_base": _Vocabulary(
         sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
         pattern=(
-            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+            r"'(?i:[sdmt]|ll|ve|re)|"
+            r"[^\r\n\p{L}\p{N}]?+\p{L}++|"
+            r"\p{N}{1,3}+|"
+            r" ?[^\s\p{L}\p{N}]++[\r\n]*+"
             r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
         ),
         special_tokens={
@@ -75,8 +81,10 @@ _VOCABULARIES: Final[dict[str, _Vocabulary]] = {
     "o200k_base": _Vocabulary(
         sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
         pattern=(
-            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-            r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+            r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
             r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
         ),
         special_tokens={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
@@ -90,7 +98,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # White_Space of Unicode without line ends; the lookbehind keeps the search linear.
 _BLANK = "[\t\x0b\x0c \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 _LONG_BLANKS = re.compile(f"(?<!{_BLANK}){_BLANK}{{{MAX_REGEX_BLANKS + 1},}}+")
-# No word of any vocabulary goes on from here; an apostrophe may go on, and so may line ends after other signs.
+# No word of any vocabulary goes on from here; an apostrophe may go on, and so may line ends after
+# other signs.
 _BREAK = re.compile(r"(?<=\S)(?= )|(?<=[^\W_])(?=[\n\t,.;:!?()\"/，。；：、！？（）《》])")
 _load_lock = Lock()
 _begun: set[str] = set()
@@ -100,13 +109,15 @@ _begun: set[str] = set()
 def count_tokens(text: str, encoding: str = DEFAULT_ENCODING, most: int | None = None) -> int:
     """Count the tokens of `text` exactly, the text of special tokens counted as ordinary text.
 
-    Equal to `len(tiktoken.get_encoding(encoding).encode_ordinary(text))` for every valid text; a lone surrogate
-    counts as the U+FFFD it is stored as. About 60 us per 1,000 characters; the
-    first call of a process loads the vocabulary (0.3 s). Beyond `most` tokens counting stops, and the number, which is
-    more than `most`, is an estimate; words of more than `MAX_WORD_CHARS` are then counted in pieces.
+    Equal to `len(tiktoken.get_encoding(encoding).encode_ordinary(text))` for every valid text; a
+    lone surrogate counts as the U+FFFD it is stored as. About 60 us per 1,000 characters; the first
+    call of a process loads the vocabulary (0.3 s). Beyond `most` tokens counting stops, and the
+    number, which is more than `most`, is an estimate; words of more than `MAX_WORD_CHARS` are then
+    counted in pieces.
 
     Raises:
-        InvalidRequest: `encoding` is not one of `ENCODINGS`, or the tokenizer cannot handle the text.
+        InvalidRequest: `encoding` is not one of `ENCODINGS`, or the tokenizer cannot handle the
+            text.
         Unavailable: the package that carries the vocabularies is not installed.
         Corrupt: its file is not the published vocabulary.
     """
@@ -116,14 +127,17 @@ def count_tokens(text: str, encoding: str = DEFAULT_ENCODING, most: int | None =
 def count_many(texts: Iterable[str], encoding: str = DEFAULT_ENCODING) -> list[int]:
     """Count the tokens of each text, in order; see `count_tokens`.
 
-    Runs in the calling thread: the tokenizer's own thread pool is no faster and costs twice the CPU time.
+    Runs in the calling thread: the tokenizer's own thread pool is no faster and costs twice the CPU
+    time.
     """
     tokenizer = _encoding(encoding)
     return [_count(tokenizer, text) for text in texts]
 
 
 def token_counter(encoding: str, most: int) -> Callable[[str], int]:
-    """Return what counts the tokens of a text; beyond `most`, which no pack can hold, it estimates them."""
+    """Return what counts the tokens of a text; beyond `most`, which no pack can hold, it estimates
+    them.
+    """
     known = known_counts(encoding)
     return lambda text: (
         known(text) if len(text) <= COUNT_CACHE_CHARS else count_tokens(text, encoding, most)
@@ -132,7 +146,9 @@ def token_counter(encoding: str, most: int) -> Callable[[str], int]:
 
 @lru_cache(maxsize=8)
 def known_counts(encoding: str) -> Callable[[str], int]:
-    """Return what counts the tokens of a text once: each turn brings the conversation so far again."""
+    """Return what counts the tokens of a text once: each turn brings the
+    conversation so far again.
+    """
     return lru_cache(maxsize=COUNT_CACHE)(partial(count_tokens, encoding=encoding))
 
 
@@ -168,7 +184,9 @@ def _estimate(tokenizer: Encoding, text: str) -> int:
 
 
 def _piece_end(text: str, start: int, *, exact: bool) -> int:
-    """Return where a piece ends: where a word does, else after `PIECE_CHARS` of one that is too long to be merged."""
+    """Return where a piece ends: where a word does, else after `PIECE_CHARS` of one that is too
+    long to be merged.
+    """
     if len(text) - start <= MAX_WORD_CHARS:
         return len(text)
     found = _BREAK.search(text, start + PIECE_CHARS, start + MAX_WORD_CHARS)
@@ -185,8 +203,10 @@ def _count_long(tokenizer: Encoding, text: str) -> int:
     for run in _LONG_BLANKS.finditer(text):
         following = text[run.end() : run.end() + 1]
         if following in ("\r", "\n"):
-            continue  # Another branch of the pattern takes the run with its line end, and needs no stack.
-        # The pattern cuts before the run and, when a word follows, gives the run's last blank to that word.
+            # Another branch of the pattern takes the run with its line end, and needs no stack.
+            continue
+        # The pattern cuts before the run and, when a word follows, gives the run's last blank to
+        # that word.
         end = run.end() - 1 if following else run.end()
         total += _count_ordinary(tokenizer, text[start : run.start()])
         total += _count_piece(tokenizer, text[run.start() : end])
@@ -202,7 +222,8 @@ def _count_ordinary(tokenizer: Encoding, text: str) -> int:
 
 
 def _count_piece(tokenizer: Encoding, piece: str) -> int:
-    # The only entry that merges a piece without the regular expression; a test holds it equal to the whole.
+    # The only entry that merges a piece without the regular expression; a test holds it equal to
+    # the whole.
     encode = tokenizer._encode_single_piece  # pyright: ignore[reportPrivateUsage]
     try:
         return len(encode(piece))
@@ -223,7 +244,9 @@ def _untokenizable(error: BaseException) -> BaseException:
 
 
 def load_while(encoding: str) -> None:
-    """Begin to load a vocabulary beside whatever the caller does next; does nothing where it is loaded."""
+    """Begin to load a vocabulary beside whatever the caller does next; does nothing where it is
+    loaded.
+    """
     if encoding in _VOCABULARIES and encoding not in _begun:
         _begun.add(encoding)
         Thread(target=_load_quietly, args=(encoding,), name="ctx-vocabulary", daemon=True).start()

@@ -1,4 +1,5 @@
-"""The ledger: the durable record beside the item store. Snapshots, lifecycle events, overlay, source observations.
+"""The ledger: the durable record beside the item store. Snapshots, lifecycle events, overlay,
+source observations.
 
 Importing this package loads no database library; `Ledger` is loaded when it is first used.
 """

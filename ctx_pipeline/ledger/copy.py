@@ -1,6 +1,8 @@
-"""Move a ledger to another database: `CTX_LEDGER__URL=postgresql://... python -m ctx_pipeline.ledger.copy ledger.db`.
+"""Move a ledger to another database:
+`CTX_LEDGER__URL=postgresql://... python -m ctx_pipeline.ledger.copy ledger.db`.
 
-The target comes from the environment, because a command line can be read by everybody on the machine.
+The target comes from the environment, because a command line can be read by everybody on the
+machine.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ _MADE_FULL = (COUNTERS, IDENTITY)
 
 
 def copy_ledger(source: str | Path, target: str | Path) -> dict[str, int]:
-    """Copy everything from one ledger into an empty one, all or nothing; return the rows of each table.
+    """Copy everything from one ledger into an empty one, all or nothing; return the rows of each
+    table.
 
-    What is written to the source meanwhile is not copied: stop everything that writes first. The source is not changed.
+    What is written to the source meanwhile is not copied: stop everything that writes first. The
+    source is not changed.
 
     Raises:
-        Unavailable: one of the two cannot be reached, or the source has an older schema (open it once before).
+        Unavailable: one of the two cannot be reached, or the source has an older schema (open it
+            once before).
         Conflict: the target is not empty (`ledger_not_empty`).
     """
     with closing(Database(source, readonly=True)) as before, closing(Database(target)) as after:

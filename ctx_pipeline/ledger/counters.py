@@ -1,4 +1,6 @@
-"""Numbers drawn inside the transaction that uses them, so that order of numbers is order of commits."""
+"""Numbers drawn inside the transaction that uses them, so that order of numbers is order of
+commits.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ from ctx_pipeline.machine_faults import can_write
 
 BUSY_TIMEOUT_SECONDS = 15.0
 WAL_CHECKPOINT_PAGES = 4_000
-"""16 MB: item rows of many snapshots touch the same pages, which a rarer checkpoint writes back once."""
+"""16 MB: item rows of many snapshots touch the same pages, which a rarer checkpoint writes back
+once."""
 
 _MIGRATION_LOCK = 0x637478
 """Any number that every release uses alike."""
@@ -57,7 +58,8 @@ class _Reader:
 class Database:
     """Connections, transactions and typed errors; knows no table but the counters.
 
-    Safe to share between threads. Writers of one process queue on a lock, writers of several on SQLite's own.
+    Safe to share between threads. Writers of one process queue on a lock, writers of several on
+    SQLite's own.
     """
 
     def __init__(self, url: str | Path, *, readonly: bool = False) -> None:
@@ -70,7 +72,8 @@ class Database:
         self.where = str(self.path) if self.path else self._url.render_as_string(hide_password=True)
         self.readonly = readonly
         self._still = readonly and self.path is not None and not is_writable(self.path)
-        """Whether nothing beside the file can be made, which reading a write-ahead log otherwise needs."""
+        """Whether nothing beside the file can be made, which reading a write-ahead log otherwise
+        needs."""
         self._closed = False
         self._reset()
 
@@ -82,9 +85,11 @@ class Database:
         self._engine = self._make_engine()
 
     def pause(self) -> None:
-        """Wait for the transaction in progress and let no other begin, until `resume` or `reset_after_fork`.
+        """Wait for the transaction in progress and let no other begin, until `resume` or
+        `reset_after_fork`.
 
-        For a fork: in the child's copy of SQLite's memory a transaction in progress would hold its lock for ever.
+        For a fork: in the child's copy of SQLite's memory a transaction in progress would hold its
+        lock for ever.
         """
         self._write_lock.acquire()
 
@@ -112,7 +117,8 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         mode = "ro" if self.readonly else "rwc"
         if self._still and not _has_log(self.path):
-            # SQLite would make the log's index beside the file. Without a log, the file is all there is.
+            # SQLite would make the log's index beside the file. Without a log, the file is all
+            # there is.
             mode = "ro&immutable=1"
         connection = sqlite3.connect(
             f"file:{quote(str(self.path))}?mode={mode}",
@@ -133,8 +139,8 @@ class Database:
         """Create or upgrade the schema.
 
         Raises:
-            Unavailable: missing while `readonly` (`no_ledger`), older while `readonly` (`ledger_too_old`), written
-                by a later release (`ledger_too_new`), or not reachable.
+            Unavailable: missing while `readonly` (`no_ledger`), older while `readonly`
+                (`ledger_too_old`), written by a later release (`ledger_too_new`), or not reachable.
             Corrupt: the file is damaged or no ledger.
         """
         with typed_errors(self.where):
@@ -188,7 +194,8 @@ class Database:
             ) from error
         deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
         with closing(self._connect()) as connection:
-            # SQLite does not wait for its busy timeout here when two processes create the file at the same time.
+            # SQLite does not wait for its busy timeout here when two processes create the file at
+            # the same time.
             while True:
                 try:
                     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -219,13 +226,17 @@ class Database:
 
     @contextmanager
     def write(self) -> Generator[Connection]:
-        """Open a transaction that commits, synced to disk, when the block ends, and changes nothing when it raises."""
+        """Open a transaction that commits, synced to disk, when the block ends, and changes nothing
+        when it raises.
+        """
         self.require_writable()
         with self._write_lock, typed_errors(self.where), self._engine.begin() as connection:
             yield connection
 
     def counters(self) -> tuple[int, int]:
-        """Return (overlay sequence, source revision) as committed now, by any process. Tens of microseconds."""
+        """Return (overlay sequence, source revision) as committed now, by any process. Tens of
+        microseconds.
+        """
         if self._still:
             with self.read() as connection:
                 row = connection.execute(
@@ -246,7 +257,8 @@ class Database:
         try:
             row: Any = self._local.reader.connection.execute(_COUNTERS_SQL).fetchone()
         except (AttributeError, sqlite3.Error):
-            # First call of this thread, or the reader was closed: the slow way says what is wrong, if anything.
+            # First call of this thread, or the reader was closed: the slow way says what is wrong,
+            # if anything.
             with typed_errors(self.where):
                 row = self._open_reader().connection.execute(_COUNTERS_SQL).fetchone()
         return row[0], row[1]
@@ -260,7 +272,9 @@ class Database:
         return reader
 
     def truncate_log(self) -> None:
-        """Write the log back into the file and empty it, so that erased text is in neither. Does nothing elsewhere."""
+        """Write the log back into the file and empty it, so that erased text is in neither. Does
+        nothing elsewhere.
+        """
         if self.path is not None:
             with self._write_lock, typed_errors(self.where), closing(self._connect()) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -303,7 +317,8 @@ class Database:
 
 
 def is_writable(url: str | Path) -> bool:
-    """Return whether a ledger can be written, as far as its folder tells; a server is asked when something is written.
+    """Return whether a ledger can be written, as far as its folder tells; a server is asked when
+    something is written.
 
     One that is not there yet counts as writable: making it says what is wrong.
     """
@@ -323,7 +338,8 @@ def _has_log(path: Path | None) -> bool:
 
 
 def _begin(connection: Connection) -> None:
-    # IMMEDIATE: a transaction that starts as a reader and then writes fails at once when somebody wrote in between.
+    # IMMEDIATE: a transaction that starts as a reader and then writes fails at once when somebody
+    # wrote in between.
     read = connection.get_execution_options().get(_READ_ONLY)
     connection.exec_driver_sql("BEGIN" if read else "BEGIN IMMEDIATE")
 

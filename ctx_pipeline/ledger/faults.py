@@ -106,7 +106,8 @@ _SERVER: dict[str, tuple[str, str, str]] = {
     ),
     "58": ("disk_error", "the disk refused a read or write", "check the server's log and its disk"),
 }
-"""By the start of the SQLSTATE, the longest that fits (PostgreSQL, appendix A): our code, what is wrong, what to do."""
+"""By the start of the SQLSTATE, the longest that fits (PostgreSQL, appendix A): our code, what is
+wrong, what to do."""
 _SERVER_CORRUPT = ("XX001", "XX002", "42P01", "42703")
 """Damaged data, damaged index, no such table, no such column."""
 _REFUSED = (
@@ -117,7 +118,8 @@ _REFUSED = (
     ("too many", "53300"),
     ("remaining connection slots", "53300"),
 )
-"""The driver keeps no SQLSTATE of a refused connection: what its text says in English, and the state that it means."""
+"""The driver keeps no SQLSTATE of a refused connection: what its text says in English, and the
+state that it means."""
 
 
 def typed(error: Exception, where: str) -> CtxError:
@@ -195,7 +197,9 @@ def _from_sqlite(error: sqlite3.Error, where: str) -> CtxError:
 
 
 def _of_place(primary: int, path: Path) -> tuple[str, str, str] | None:
-    """Return what is wrong with where the file lies, which SQLite does not tell apart; None when it is not that."""
+    """Return what is wrong with where the file lies, which SQLite does not tell apart; None when it
+    is not that.
+    """
     if primary == sqlite3.SQLITE_IOERR and is_full(path):
         return _UNAVAILABLE[sqlite3.SQLITE_FULL]
     if primary != sqlite3.SQLITE_CANTOPEN:

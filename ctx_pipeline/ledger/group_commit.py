@@ -1,4 +1,6 @@
-"""Group commit: many callers, one writer thread, one synced transaction for all that is queued. Knows no database."""
+"""Group commit: many callers, one writer thread, one synced transaction for all that is queued.
+Knows no database.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ from ctx_pipeline.errors import CtxError, Unavailable
 T = TypeVar("T")
 
 WINDOW_SECONDS = 0.015
-"""How long the first of a batch waits for others; a synced commit of 4 to 12 ms follows where the disk is free."""
+"""How long the first of a batch waits for others; a synced commit of 4 to 12 ms follows where the
+disk is free."""
 MAX_QUEUED = 256
-"""Entries that may wait, and so the most that a killed process loses; the next caller waits for room. Each holds one
-call's pack in memory."""
+"""Entries that may wait, and so the most that a killed process loses; the next caller waits for
+room. Each holds one call's pack in memory."""
 MAX_BATCH = 64
 RETRY_SECONDS = 0.5
 """Pause between attempts while the store fails."""
@@ -42,16 +45,19 @@ class Entry(Generic[T]):
         self.done = False
         self.waited_for = waited_for
         self.owner = owner
-        """Kept alive while this is queued: an object whose finaliser flushes must not end before."""
+        """Kept alive while this is queued: an object whose finaliser flushes must not end before.
+        """
         self.queued_at = time.monotonic()
 
 
 class GroupCommit(Generic[T]):
-    """A bounded queue whose entries leave it only when they are committed, or rejected with an error that is raised.
+    """A bounded queue whose entries leave it only when they are committed, or rejected with an
+    error that is raised.
 
-    `commit` stores a whole batch or raises and stores nothing; it sets `error` on entries that it had to leave out.
-    Whoever holds the drain lock commits: the thread, a caller that waits for its own entry, or `flush`. So nothing
-    depends on the thread being able to run, not even while the interpreter exits.
+    `commit` stores a whole batch or raises and stores nothing; it sets `error` on entries that it
+    had to leave out. Whoever holds the drain lock commits: the thread, a caller that waits for its
+    own entry, or `flush`. So nothing depends on the thread being able to run, not even while the
+    interpreter exits.
     """
 
     def __init__(self, commit: Callable[[Sequence[Entry[T]]], None]) -> None:
@@ -59,7 +65,9 @@ class GroupCommit(Generic[T]):
         self.reset()
 
     def reset(self) -> None:
-        """Start empty, without a thread. For a forked child: what is queued belongs to the parent."""
+        """Start empty, without a thread. For a forked child: what is queued
+        belongs to the parent.
+        """
         self._state = threading.Condition()
         self._drain = threading.Lock()
         self._queue: deque[Entry[T]] = deque()
@@ -77,7 +85,8 @@ class GroupCommit(Generic[T]):
         """Queue one entry; return at once, or when it is committed if it is `waited_for`.
 
         Raises:
-            CtxError: an earlier entry could not be stored, and this one was not taken; or this one was rejected.
+            CtxError: an earlier entry could not be stored, and this one was not taken; or this one
+                was rejected.
         """
         with self._state:
             self._raise_trouble()
@@ -97,14 +106,17 @@ class GroupCommit(Generic[T]):
         """Commit everything that is queued.
 
         Raises:
-            CtxError: something could not be stored. What the store refused stays queued and is tried again.
+            CtxError: something could not be stored. What the store refused stays queued and is
+                tried again.
         """
         self.settle(although_failing=True)
         with self._state:
             self._raise_trouble()
 
     def settle(self, *, although_failing: bool = False) -> None:
-        """Commit what is queued, for a reader. An error is kept for the next `submit`, `flush` or `close`."""
+        """Commit what is queued, for a reader. An error is kept for the next `submit`, `flush` or
+        `close`.
+        """
         if although_failing or self._failure is None:
             with suppress(CtxError):
                 self._drain_until(None)

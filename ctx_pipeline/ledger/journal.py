@@ -1,4 +1,6 @@
-"""The append-only logs (lifecycle events, overlay), source observations, and what agents report back."""
+"""The append-only logs (lifecycle events, overlay), source observations, and what agents report
+back.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ _FILES = TypeAdapter(tuple[SourceFile, ...])
 
 
 def insert_events(connection: Connection, events: Sequence[LifecycleEvent]) -> None:
-    """Append events; those without a sequence get the next numbers, those delivered before change nothing."""
+    """Append events; those without a sequence get the next numbers, those delivered before change
+    nothing.
+    """
     numbered = _not_stored(connection, [event for event in events if event.sequence is not None])
     unnumbered = [event for event in events if event.sequence is None]
     rows = [_event_row(event, cast(int, event.sequence)) for event in numbered]
@@ -186,7 +190,9 @@ def _overlay_entry(row: RowMapping) -> OverlayEntry:
 
 
 def upsert_source(connection: Connection, source: SourceObservation) -> None:
-    """Keep this as the last look at its source; a failed look leaves the time of the last good one."""
+    """Keep this as the last look at its source; a failed look leaves the time of
+    the last good one.
+    """
     row = {
         "name": source.name,
         "kind": source.kind,

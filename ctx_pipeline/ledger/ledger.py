@@ -59,7 +59,8 @@ _OPEN: weakref.WeakKeyDictionary[Ledger, tuple[SnapshotStore, Database]] = (
 class Ledger:
     """The durable record beside the item store: one file, many processes, many threads.
 
-    What a call acknowledges is synced to disk, except snapshots submitted without `durable`, which follow.
+    What a call acknowledges is synced to disk, except snapshots submitted without `durable`, which
+    follow.
     """
 
     def __init__(self, database: Database) -> None:
@@ -78,7 +79,8 @@ class Ledger:
         """Open a ledger by path or database URL, creating or upgrading its schema when needed.
 
         Raises:
-            Unavailable: missing or older while `readonly`, written by a later release, or not reachable.
+            Unavailable: missing or older while `readonly`, written by a later release, or not
+                reachable.
             Corrupt: the file is damaged or no ledger.
         """
         database = Database(url_or_path, readonly=readonly)
@@ -127,11 +129,12 @@ class Ledger:
     ) -> None:
         """Append lifecycle events and recall notices, all or none.
 
-        An event delivered before, with its sequence, changes nothing. Nor does a second notice about the same tenant,
-        item, version and code, until the version is restored.
+        An event delivered before, with its sequence, changes nothing. Nor does a second notice
+        about the same tenant, item, version and code, until the version is restored.
 
         Raises:
-            Conflict: a step is not legal (`illegal_transition`), or another event has a sequence (`sequence_reused`).
+            Conflict: a step is not legal (`illegal_transition`), or another event has a sequence
+                (`sequence_reused`).
             InvalidRequest: a notice counts fewer snapshots than it names.
         """
         journal.check_events(events)
@@ -146,7 +149,8 @@ class Ledger:
     def recalls(
         self, tenant: str | None = None, *, since: int = 0, limit: int = 100
     ) -> tuple[RecallNotice, ...]:
-        """Return recall notices after the number `since`, in order; of every tenant when `tenant` is None.
+        """Return recall notices after the number `since`, in order; of every tenant when `tenant`
+        is None.
 
         A notice keeps the ids of snapshots that were pruned later, and says which they are.
         """
@@ -159,12 +163,16 @@ class Ledger:
             return journal.select_events(connection, tenant, item_id)
 
     def life(self, tenant: str, item_id: str, version: str) -> Life:
-        """Return the states of a version since it was last created or restored; empty when the log has none."""
+        """Return the states of a version since it was last created or restored; empty when the log
+        has none.
+        """
         with self._database.read() as connection:
             return select_life(connection, tenant, item_id, version)
 
     def lives(self) -> dict[tuple[str, str, str], Life]:
-        """Return, by tenant, item and version, the lives of versions that anything happened to after `created`."""
+        """Return, by tenant, item and version, the lives of versions that anything happened to
+        after `created`.
+        """
         with self._database.read() as connection:
             return select_lives(connection)
 
@@ -196,14 +204,18 @@ class Ledger:
         return sequence
 
     def overlay_since(self, sequence: int) -> tuple[OverlayEntry, ...]:
-        """Return the overlay's entries after `sequence`, in order; the last one's number is the new position."""
+        """Return the overlay's entries after `sequence`, in order; the last one's number is the new
+        position.
+        """
         if sequence >= self.overlay_sequence():
             return ()
         with self._database.read() as connection:
             return journal.select_overlay(connection, sequence)
 
     def overlay_sequence(self) -> int:
-        """Return the number of the last committed overlay entry of any process; 0 when there is none. Cheap."""
+        """Return the number of the last committed overlay entry of any process; 0 when there is
+        none. Cheap.
+        """
         return self._database.counters()[0]
 
     # --- what it is
@@ -216,7 +228,9 @@ class Ledger:
         return self._identity
 
     def last_number(self) -> int:
-        """Return the last number that was given away; 0 for a ledger in which nothing has ever happened."""
+        """Return the last number that was given away; 0 for a ledger in which nothing has ever
+        happened.
+        """
         with self._database.read() as connection:
             return int(connection.execute(select(COUNTERS.c.sequence)).scalar_one())
 
@@ -233,7 +247,9 @@ class Ledger:
             return journal.select_sources(connection)
 
     def source_times(self) -> dict[str, datetime]:
-        """Return when each source was last observed with success. Cheap: read anew only after a change."""
+        """Return when each source was last observed with success. Cheap: read anew only after a
+        change.
+        """
         revision, times = self._times
         now = self._database.counters()[1]
         if now != revision:
@@ -273,17 +289,21 @@ class Ledger:
         snapshot_id: str | None = None,
         durable: bool = False,
     ) -> None:
-        """Store a snapshot: committed before return when `durable`, else with the next commit of this process.
+        """Store a snapshot: committed before return when `durable`, else with the next commit of
+        this process.
 
-        That is within 50 ms where disk and processor are free, and later where they are not. A process that is killed
-        loses what it has queued: never more than its 256 newest snapshots, because the next call waits for room.
+        That is within 50 ms where disk and processor are free, and later where they are not. A
+        process that is killed loses what it has queued: never more than its 256 newest snapshots,
+        because the next call waits for room.
 
-        A callable is run by the writer, so that serialising costs the caller nothing; it needs `snapshot_id`. What it
-        reads must not change. The same snapshot again changes nothing. When the queue is full the call waits.
+        A callable is run by the writer, so that serialising costs the caller nothing; it needs
+        `snapshot_id`. What it reads must not change. The same snapshot again changes nothing. When
+        the queue is full the call waits.
 
         Raises:
-            Unavailable: an earlier snapshot could not be stored. That one is still queued and is tried again
-                (or, as `snapshot_rejected`, never can be stored); this one was not taken.
+            Unavailable: an earlier snapshot could not be stored. That one is still queued and is
+                tried again (or, as `snapshot_rejected`, never can be stored); this one was not
+                taken.
             Conflict: with `durable`, another snapshot has this id (`snapshot_id_reused`).
             InvalidRequest: with `durable`, this one cannot be serialised or stored.
         """
@@ -306,7 +326,9 @@ class Ledger:
         self._snapshots.queue.flush()
 
     def snapshot(self, snapshot_id: str) -> SnapshotRecord | None:
-        """Return one snapshot without its blobs and items, also when it is still queued in this process."""
+        """Return one snapshot without its blobs and items, also when it is still queued in this
+        process.
+        """
         return self._snapshots.get(snapshot_id)
 
     def snapshots(
@@ -318,19 +340,24 @@ class Ledger:
     def exposure(
         self, tenant: str, item_id: str, *, version: str | None = None, limit: int = 20
     ) -> Exposure:
-        """Return how often an item (or one version) was shown, left out and cited, and where it was shown last."""
+        """Return how often an item (or one version) was shown, left out and cited, and where it was
+        shown last.
+        """
         return self._snapshots.exposure(tenant, item_id, version=version, limit=limit)
 
     def audience(
         self, tenant: str, item_id: str, version: str
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the principals and the agents that were ever shown an item version, each in order."""
+        """Return the principals and the agents that were ever shown an item
+        version, each in order.
+        """
         return self._snapshots.audience(tenant, item_id, version)
 
     def exposures(
         self, since: datetime | None = None, until: datetime | None = None
     ) -> tuple[tuple[str, str, str, int, int, int], ...]:
-        """Return (tenant, item, version, shown, left out, cited) of every item version that was a candidate.
+        """Return (tenant, item, version, shown, left out, cited) of every item version that was a
+        candidate.
 
         Counted are the stored snapshots made from `since` on and before `until`; None is no limit.
         """
@@ -343,22 +370,28 @@ class Ledger:
             return retention.select_days(connection)
 
     def day_marks(self) -> dict[date, DayMark]:
-        """Return, by UTC day of which snapshots are stored, what tells whether anything was added to it."""
+        """Return, by UTC day of which snapshots are stored, what tells whether anything was added
+        to it.
+        """
         self._snapshots.queue.settle()
         with self._database.read() as connection:
             return select_marks(connection)
 
     def shown_tokens(self, since: datetime, until: datetime) -> dict[tuple[str, str, str], int]:
-        """Return, by tenant, item and version, the tokens it took in packs made from `since` on and before `until`."""
+        """Return, by tenant, item and version, the tokens it took in packs made from `since` on and
+        before `until`.
+        """
         self._snapshots.queue.settle()
         with self._database.read() as connection:
             return select_tokens(connection, since, until)
 
     def prune_snapshots(self, before: datetime, *, limit: int = 1000) -> int:
-        """Delete the oldest snapshots made before an instant, at most `limit`; return how many there were.
+        """Delete the oldest snapshots made before an instant, at most `limit`; return how many
+        there were.
 
-        With each go its items, its reports, and the texts that no other snapshot needs. What other writers do waits
-        meanwhile: call again until it returns less than `limit`. The file keeps its size; the room is used again.
+        With each go its items, its reports, and the texts that no other snapshot needs. What other
+        writers do waits meanwhile: call again until it returns less than `limit`. The file keeps
+        its size; the room is used again.
         """
         self._snapshots.queue.flush()
         with self._database.write() as connection:
@@ -372,7 +405,8 @@ class Ledger:
     # --- what agents report back
 
     def report_used(self, snapshot_id: str, item_ids: Sequence[str], at: datetime) -> None:
-        """Record which shown items an answer cited, all or none. The same report again changes nothing.
+        """Record which shown items an answer cited, all or none. The same report again changes
+        nothing.
 
         Raises:
             NotFound: no such snapshot.
@@ -411,7 +445,9 @@ class Ledger:
     # --- health
 
     def integrity(self) -> dict[str, Any]:
-        """Return a report on the stored bytes: `ok`, `problems`, `schema_version`, `counts`, `where`."""
+        """Return a report on the stored bytes: `ok`, `problems`, `schema_version`, `counts`,
+        `where`.
+        """
         report: dict[str, Any] = {"ok": True, "where": self._database.where, "problems": []}
         try:
             with self._database.read() as connection:

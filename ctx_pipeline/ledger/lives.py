@@ -15,7 +15,9 @@ _BEGINS = frozenset({Lifecycle.CREATED, Lifecycle.RESTORED})
 
 
 def select_lives(connection: Connection) -> dict[tuple[str, str, str], Life]:
-    """Return, by tenant, item and version, the lives of all versions that anything happened to after `created`."""
+    """Return, by tenant, item and version, the lives of all versions that anything happened to
+    after `created`.
+    """
     table, other = EVENTS.c, EVENTS.alias().c
     # Most versions were created and nothing else: they are left where they are.
     changed = select(other.version).where(

@@ -1,8 +1,8 @@
 """Brings a database to the schema of this release. The steps are Alembic revisions in `versions/`.
 
-A revision, once released, is never edited. Alembic is loaded only when there is something to do. No `env.py`,
-`alembic.ini` or module-level proxy (`alembic.op`, `alembic.context`) is used: the connection is the caller's, and two
-threads may migrate two ledgers at the same time.
+A revision, once released, is never edited. Alembic is loaded only when there is something to do. No
+`env.py`, `alembic.ini` or module-level proxy (`alembic.op`, `alembic.context`) is used: the
+connection is the caller's, and two threads may migrate two ledgers at the same time.
 """
 
 # pyright: reportPrivateUsage=false
@@ -33,9 +33,12 @@ _FORMER_TABLE = "meta"
 
 
 def run(op: Operations, statements: str) -> None:
-    """Execute statements that end in semicolons, with the words in which databases differ put in."""
+    """Execute statements that end in semicolons, with the words in which
+    databases differ put in.
+    """
     on_sqlite = op.get_context().dialect.name == "sqlite"
-    # In SQLite only `INTEGER PRIMARY KEY` is the row's own key, and a table clustered by its key needs one tree only.
+    # In SQLite only `INTEGER PRIMARY KEY` is the row's own key, and a table clustered by its key
+    # needs one tree only.
     words = {
         "int64": "INTEGER" if on_sqlite else "BIGINT",
         "clustered": " WITHOUT ROWID" if on_sqlite else "",
@@ -80,7 +83,9 @@ def require_known(version: int, newest: int = SCHEMA_VERSION) -> None:
 
 
 def migrate(connection: Connection, versions: Path = VERSIONS) -> None:
-    """Bring the schema up to date inside the caller's transaction, which excludes other writers. Idempotent."""
+    """Bring the schema up to date inside the caller's transaction, which excludes other writers.
+    Idempotent.
+    """
     from alembic.operations import Operations
     from alembic.script import ScriptDirectory
 

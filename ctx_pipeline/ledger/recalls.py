@@ -24,14 +24,16 @@ def check_recalls(recalls: Sequence[RecallNotice]) -> None:
     for notice in recalls:
         if notice.snapshots < len(notice.snapshot_ids):
             raise InvalidRequest(
-                f"a recall counts {notice.snapshots} snapshots and names {len(notice.snapshot_ids)}",
+                f"a recall counts {notice.snapshots} snapshots and names "
+                f"{len(notice.snapshot_ids)}",
                 where=f"item {notice.item_id[:200]!r}",
                 fix="count every snapshot that showed the version",
             )
 
 
 def insert_recalls(connection: Connection, recalls: Sequence[RecallNotice]) -> None:
-    """Append notices. One with the same item version and code, since the version was created or restored, stays.
+    """Append notices. One with the same item version and code, since the version was created or
+    restored, stays.
 
     The events of the same transaction have to be stored before.
     """

@@ -80,7 +80,8 @@ class SourceObservation:
     errors: tuple[FileError, ...] = ()
     files: tuple[SourceFile, ...] = ()
     succeeded_at: datetime | None = None
-    """When the source was last observed with status `ok`; filled by the ledger, ignored on input."""
+    """When the source was last observed with status `ok`; filled by the ledger, ignored on input.
+    """
 
 
 ShownItem = tuple[str, str, str | None, bool]
@@ -89,7 +90,9 @@ ShownItem = tuple[str, str, str | None, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRecord:
-    """What is kept of one call. Texts are JSON documents; `blobs` hold each rendered block once, by hash."""
+    """What is kept of one call. Texts are JSON documents; `blobs` hold each rendered block once, by
+    hash.
+    """
 
     snapshot_id: str
     tenant: str
@@ -113,7 +116,9 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallNotice:
-    """Word that an item version which calls have shown is no longer right, and in which calls it was."""
+    """Word that an item version which calls have shown is no longer right, and in which calls it
+    was.
+    """
 
     sequence: int | None = None
     """Assigned by the ledger in commit order, with gaps; ignored on input."""
@@ -128,9 +133,11 @@ class RecallNotice:
     snapshots: int
     """How many calls had shown the version when the notice was written."""
     snapshot_ids: tuple[str, ...] = ()
-    """The latest of them, newest first, at most `MAX_RECALL_IDS`; more are cut off when the notice is written."""
+    """The latest of them, newest first, at most `MAX_RECALL_IDS`; more are cut off when the notice
+    is written."""
     pruned_ids: tuple[str, ...] = ()
-    """Those of `snapshot_ids` that are no longer stored; filled when the notice is read, ignored on input."""
+    """Those of `snapshot_ids` that are no longer stored; filled when the notice is read, ignored on
+    input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +152,8 @@ class PrunedSnapshot:
     def error(self) -> NotFound:
         """Return what its owner is told who asks for it."""
         return NotFound(
-            f"this snapshot of {self.created_at:%Y-%m-%d} is older than snapshots are kept: it was pruned",
+            f"this snapshot of {self.created_at:%Y-%m-%d} is older than "
+            "snapshots are kept: it was pruned",
             where=f"snapshot {self.snapshot_id[:80]!r}",
             fix="restore .ctx/state from a backup of that time into another folder, and ask there",
             code="snapshot_pruned",

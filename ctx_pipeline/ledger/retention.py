@@ -26,7 +26,8 @@ _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def prune(connection: Connection, before: datetime, limit: int) -> int:
-    """Delete the oldest snapshots made before an instant, at most `limit`; return how many there were.
+    """Delete the oldest snapshots made before an instant, at most `limit`; return how many there
+    were.
 
     Of each stays its id, its owner and its time, so that a question after it can be answered.
     """

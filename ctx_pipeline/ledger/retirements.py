@@ -1,4 +1,6 @@
-"""Who has withdrawn what: the words of the overlay and of the lifecycle log that take an item out and bring it back."""
+"""Who has withdrawn what: the words of the overlay and of the lifecycle log that take an item out
+and bring it back.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Key = tuple[str, str, str | None]
 
 
 def held_by_people(entries: Iterable[OverlayEntry]) -> dict[Key, OverlayEntry]:
-    """Return what people have retired and not restored. What a build says in between changes none of it."""
+    """Return what people have retired and not restored. What a build says in between changes none
+    of it.
+    """
     return _in_force(entry for entry in entries if entry.actor != BUILD)
 
 
@@ -50,8 +54,8 @@ def _in_force(entries: Iterable[OverlayEntry]) -> dict[Key, OverlayEntry]:
 def said_again(restored: Iterable[Key], held: Mapping[Key, OverlayEntry]) -> Iterator[OverlayEntry]:
     """Yield the retirements by somebody else that outlive a restoration.
 
-    The last word counts, and that of a whole item is said of each version; so what still holds back an item, or one of
-    its versions, has to be said once more.
+    The last word counts, and that of a whole item is said of each version; so what still holds back
+    an item, or one of its versions, has to be said once more.
     """
     items = {key[:2] for key in restored}
     yield from (entry for key, entry in held.items() if key[:2] in items)
@@ -91,10 +95,11 @@ def steps(
     reason: str,
     now: datetime,
 ) -> list[LifecycleEvent]:
-    """Return the lifecycle events of retiring or restoring, one per version whose life has not taken this step yet.
+    """Return the lifecycle events of retiring or restoring, one per version whose life has not
+    taken this step yet.
 
-    `versions` are the stored versions of each item. A version without a beginning in the log, or that was forgotten,
-    has no further step.
+    `versions` are the stored versions of each item. A version without a beginning in the log, or
+    that was forgotten, has no further step.
     """
     events: list[LifecycleEvent] = []
     for tenant, item_id, version in keys:

@@ -25,7 +25,9 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class DayMark:
-    """What tells whether anything was added to a day: both numbers only grow, until snapshots are pruned."""
+    """What tells whether anything was added to a day: both numbers only grow, until snapshots are
+    pruned.
+    """
 
     last_sequence: int
     """Of the day's snapshots."""
@@ -57,7 +59,9 @@ def select_marks(connection: Connection) -> dict[date, DayMark]:
 
 
 def select_tokens(connection: Connection, since: datetime, until: datetime) -> dict[Key, int]:
-    """Return how many tokens each item version took in the packs made from `since` on and before `until`."""
+    """Return how many tokens each item version took in the packs made from `since` on and before
+    `until`.
+    """
     query = select(SNAPSHOTS.c.tenant, SNAPSHOTS.c.pack_json).where(
         SNAPSHOTS.c.created_at >= to_micros(since),
         SNAPSHOTS.c.created_at < to_micros(until),

@@ -1,4 +1,6 @@
-"""The tables as this release reads and writes them. `versions/` makes them; a test holds the two together."""
+"""The tables as this release reads and writes them. `versions/` makes them; a test holds the two
+together.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ COUNTERS = Table(
     _int("source_revision"),
     _int("blob_revision"),
 )
-"""One row. A number is drawn inside the transaction that uses it, so order of numbers is order of commits."""
+"""One row. A number is drawn inside the transaction that uses it, so order of numbers is order of
+commits."""
 
 IDENTITY = Table("identity", METADATA, _key("ledger_id"))
 """One row: what tells this ledger from every other."""
@@ -170,7 +173,8 @@ SNAPSHOT_BLOBS = Table(
     _key("hash"),
     Index("snapshot_blobs_by_hash", "hash"),
 )
-"""Which snapshot needs which blob; sequence 0 stands for a text that was stored by itself and is always needed."""
+"""Which snapshot needs which blob; sequence 0 stands for a text that was stored by itself and is
+always needed."""
 
 PRUNED = Table(
     "pruned",
@@ -193,7 +197,8 @@ RECALLS = Table(
     _text("snapshot_ids_json"),
     UniqueConstraint("tenant", "item_id", "version", "code", "since"),
 )
-"""`since` is the event that created or last restored the version: one notice of each code until it is restored."""
+"""`since` is the event that created or last restored the version: one notice of each code until it
+is restored."""
 
 
 def chunks(values: Iterable[Key], size: int = MAX_PARAMETERS) -> list[list[Key]]:
@@ -221,7 +226,9 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
 
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Return an insert that has `on_conflict_do_nothing` and `on_conflict_do_update` on this database."""
+    """Return an insert that has `on_conflict_do_nothing` and `on_conflict_do_update` on this
+    database.
+    """
     if connection.dialect.name != "postgresql":
         return sqlite.insert(table)
     # Loads six drivers' halves, which a project with a file never needs.

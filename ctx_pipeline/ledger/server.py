@@ -1,4 +1,6 @@
-"""Connections to a Postgres server: how long they wait, and how they come back after it was away."""
+"""Connections to a Postgres server: how long they wait, and how they come back
+after it was away.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ CONNECT_SECONDS = 10
 LOCK_MILLISECONDS = 15_000
 """How long a writer waits for another one; the same as for SQLite."""
 ABANDONED_MILLISECONDS = 60_000
-"""After how long the server ends a transaction whose process does nothing; it would hold up every other writer."""
+"""After how long the server ends a transaction whose process does nothing; it would hold up every
+other writer."""
 IDLE_SECONDS = 5.0
 """A connection that was not used for longer is tried out before it is handed out."""
 
@@ -33,7 +36,10 @@ def make_server_engine(url: URL, where: str) -> Engine:
     try:
         engine = create_engine(_patient(url), hide_parameters=True)
     except (ArgumentError, ImportError) as missing:
-        fix = "install the driver that the URL names, for example `pip install 'ctx-pipeline[postgres]'`"
+        fix = (
+            "install the driver that the URL names, for example `pip "
+            "install 'ctx-pipeline[postgres]'`"
+        )
         raise Unavailable(
             f"no driver for {url.drivername!r}", where=where, fix=fix, code="no_driver"
         ) from missing
@@ -44,7 +50,10 @@ def make_server_engine(url: URL, where: str) -> Engine:
 def _patient(url: URL) -> URL:
     given = url.query.get("options", "")
     options = (
-        f"-c lock_timeout={LOCK_MILLISECONDS} -c idle_in_transaction_session_timeout={ABANDONED_MILLISECONDS}",
+        (
+            f"-c lock_timeout={LOCK_MILLISECONDS} -c "
+            f"idle_in_transaction_session_timeout={ABANDONED_MILLISECONDS}"
+        ),
         *((given,) if isinstance(given, str) else given),
     )
     defaults = {"connect_timeout": str(CONNECT_SECONDS), "application_name": "ctx-ledger"}
@@ -52,7 +61,9 @@ def _patient(url: URL) -> URL:
 
 
 def _come_back(engine: Engine) -> None:
-    """Replace a connection that broke while nobody used it, for example because the server was started anew."""
+    """Replace a connection that broke while nobody used it, for example because the server was
+    started anew.
+    """
 
     def note_time(connection: Any, record: Any) -> None:
         record.info["idle_since"] = time.monotonic()

@@ -1,4 +1,6 @@
-"""Snapshots, their blobs and the exposure of items: group-committed writes, and reads that see what is queued."""
+"""Snapshots, their blobs and the exposure of items: group-committed writes, and reads that see what
+is queued.
+"""
 
 from __future__ import annotations
 
@@ -230,7 +232,9 @@ class SnapshotStore:
     def exposures(
         self, since: datetime | None, until: datetime | None
     ) -> tuple[tuple[str, str, str, int, int, int], ...]:
-        """Return (tenant, item, version, shown, left out, cited) of every item version that was a candidate."""
+        """Return (tenant, item, version, shown, left out, cited) of every item version that was a
+        candidate.
+        """
         self.queue.flush()
         items = SNAPSHOT_ITEMS.c
         shown = func.sum(case((items.selected, 1), else_=0))
@@ -266,7 +270,8 @@ class SnapshotStore:
         """Delete blobs; every process forgets that they were stored."""
         erased = 0
         with self._database.write() as connection:
-            # First: until this transaction ends, no process may count on a blob that is deleted here.
+            # First: until this transaction ends, no process may count on a blob that is deleted
+            # here.
             touch_blobs(connection)
             for part in chunks(hashes):
                 erased += connection.execute(delete(BLOBS).where(BLOBS.c.hash.in_(part))).rowcount
@@ -344,7 +349,8 @@ def _not_stored(connection: Connection, batch: Sequence[_Prepared]) -> list[_Pre
 def insert_blobs(connection: Connection, blobs: Mapping[str, str]) -> None:
     """Insert the blobs that are not stored yet."""
     if blobs:
-        # In one order: two transactions that insert the same rows in different orders wait for each other.
+        # In one order: two transactions that insert the same rows in different orders wait for each
+        # other.
         rows = [{"hash": key, "text": blobs[key]} for key in sorted(blobs)]
         connection.execute(upsert(connection, BLOBS).on_conflict_do_nothing(), rows)
 
@@ -357,7 +363,8 @@ def _row(record: SnapshotRecord) -> dict[str, Any]:
 def _item_rows(record: SnapshotRecord) -> list[dict[str, Any]]:
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for item_id, version, rendition, selected in record.items:
-        # Exposure counts a version once a snapshot; where it was both left out and shown, it was shown.
+        # Exposure counts a version once a snapshot; where it was both left out and shown, it was
+        # shown.
         if selected or (item_id, version) not in rows:
             rows[item_id, version] = {
                 "tenant": record.tenant,

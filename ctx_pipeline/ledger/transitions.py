@@ -10,9 +10,10 @@ from ctx_pipeline.errors import Conflict
 
 _S = Lifecycle
 
-# The life is the join of four logs (item, exposure, storage, tokens), and each log records only its own steps: the item
-# log goes from `created` straight to `superseded`, though calls may have shown the item in between. So every live state
-# may take every exit, while the states of one exposure follow each other without gaps.
+# The life is the join of four logs (item, exposure, storage, tokens), and each log records only its
+# own steps: the item log goes from `created` straight to `superseded`, though calls may have shown
+# the item in between. So every live state may take every exit, while the states of one exposure
+# follow each other without gaps.
 _LIVE = frozenset({_S.CREATED, _S.DISCOVERED, _S.SELECTED, _S.VISIBLE, _S.USED, _S.RESTORED})
 _EXITS = frozenset({_S.STALE, _S.SUPERSEDED, _S.RETIRED, _S.QUARANTINED, _S.FORGOTTEN})
 _STORAGE = frozenset({_S.COMPRESSED, _S.EXTERNALIZED})
@@ -30,8 +31,8 @@ _EXPOSURE: dict[Lifecycle, frozenset[Lifecycle]] = {
 TRANSITIONS: dict[Lifecycle | None, frozenset[Lifecycle]] = {
     None: frozenset({_S.CREATED}),
     **{state: _EXPOSURE[state] | _EXITS for state in _LIVE},
-    # Stale and superseded versions are still candidates: softly stale ones are shown with a warning, and a request
-    # about the past (`as_of`) may select the version that was valid then.
+    # Stale and superseded versions are still candidates: softly stale ones are shown with a
+    # warning, and a request about the past (`as_of`) may select the version that was valid then.
     _S.STALE: _STORAGE | (_EXITS - {_S.STALE}) | {_S.DISCOVERED, _S.RESTORED, _S.EVICTED},
     _S.SUPERSEDED: _STORAGE
     | {_S.DISCOVERED, _S.RESTORED, _S.RETIRED, _S.QUARANTINED, _S.FORGOTTEN, _S.EVICTED},

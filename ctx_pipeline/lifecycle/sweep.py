@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
     from ctx_pipeline.workspace import Workspace
 
 ACTOR = "evictions"
@@ -154,7 +154,7 @@ def _sweep(workspace: Workspace, position: _Position, now: datetime, limit: int)
 
 
 def _view(workspace: Workspace) -> ServingView:
-    from ctx_pipeline.index.reader import ServingIndex
+    from ctx_pipeline.index.serving import ServingIndex
 
     ledger = workspace.ledger
     return ServingIndex(

@@ -1,4 +1,6 @@
-"""Build partitions of partitioned assets in this process: one run each, only those that are missing."""
+"""Build partitions of partitioned assets in this process: one run each, only those that are
+missing.
+"""
 
 # pyright: reportUnknownMemberType=false
 # Dagster's annotations leave type parameters out.
@@ -79,16 +81,16 @@ def build_partitions(
 ) -> BackfillReport:
     """Build the partitions of a range that have not been built yet, oldest first, one run each.
 
-    `partitions` is one partition or `first..last`. `select` is a Dagster asset selection; None is every partitioned
-    asset. `again` builds also what was built before. What is done stays done when the process ends, however it ends,
-    and the same call again goes on with what is missing.
+    `partitions` is one partition or `first..last`. `select` is a Dagster asset selection; None is
+    every partitioned asset. `again` builds also what was built before. What is done stays done when
+    the process ends, however it ends, and the same call again goes on with what is missing.
 
     Raises:
         ConfigError: there is no `ctx.toml`, or it is wrong.
-        InvalidRequest: no asset of the selection is partitioned (`invalid_selection`), or the range is none, has no
-            partition of it or more than `MAX_PARTITIONS` (`invalid_partitions`).
-        Unavailable: another build of partitions runs (`build_busy`), a run failed (`build_failed`), the disk is full
-            (`disk_full`), or the folder cannot be written (`cannot_write`).
+        InvalidRequest: no asset of the selection is partitioned (`invalid_selection`), or the range
+            is none, has no partition of it or more than `MAX_PARTITIONS` (`invalid_partitions`).
+        Unavailable: another build of partitions runs (`build_busy`), a run failed (`build_failed`),
+            the disk is full (`disk_full`), or the folder cannot be written (`cannot_write`).
         CtxError: what an asset raised.
     """
     from filelock import FileLock, Timeout
@@ -178,7 +180,9 @@ def _work(
 
 
 def partitions_in_range(keys: list[str], partitions: str, asset: str) -> list[str]:
-    """Return the keys from the first to the last one named. Of a range of days those that exist count."""
+    """Return the keys from the first to the last one named. Of a range of days those that exist
+    count.
+    """
     first, last = _ends(partitions, keys)
     has = f"{asset} has {keys[0]}{RANGE}{keys[-1]}" if keys else f"{asset} has none yet"
     if first in keys and last in keys:
@@ -194,7 +198,10 @@ def partitions_in_range(keys: list[str], partitions: str, asset: str) -> list[st
     if end < start:
         raise _refused("no finished day lies in the range", f"days end at midnight UTC; {has}")
     if end - start >= MAX_PARTITIONS:
-        message = f"{end - start + 1} partitions lie in the range, and one call builds at most {MAX_PARTITIONS}"
+        message = (
+            f"{end - start + 1} partitions lie in the range, and one call "
+            f"builds at most {MAX_PARTITIONS}"
+        )
         raise _refused(
             message,
             f"name a part of it, from {keys[start]} to {keys[start + MAX_PARTITIONS - 1]} first",
@@ -277,7 +284,10 @@ def _failed(what: str) -> Unavailable:
     return Unavailable(
         f"the build failed in {what}",
         where=PARTITIONS,
-        fix="open the run in `ctx dev`; it has the whole error. The same command goes on after what is done",
+        fix=(
+            "open the run in `ctx dev`; it has the whole error. The same "
+            "command goes on after what is done"
+        ),
         code="build_failed",
     )
 

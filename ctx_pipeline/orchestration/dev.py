@@ -1,4 +1,6 @@
-"""Run a project's asset graph for people: Dagster's web server, daemon and code server, until interrupted."""
+"""Run a project's asset graph for people: Dagster's web server, daemon and code server, until
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,12 @@ GROUP_SECONDS = 2.0
 
 _POLL_SECONDS = 0.25
 _DIE_WITH_PARENT = (
-    "import ctypes, runpy, signal, sys; sys.platform != 'linux' or ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
+    "import ctypes, runpy, signal, sys; sys.platform != 'linux' or "
+    "ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
     "sys.argv = sys.argv[1:]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 )
-"""Runs a module in a process that the kernel ends with its parent (prctl(2), PR_SET_PDEATHSIG = 1), even one killed."""
+"""Runs a module in a process that the kernel ends with its parent (prctl(2), PR_SET_PDEATHSIG = 1),
+even one killed."""
 
 
 class DevServer:
@@ -68,16 +72,17 @@ def dev(
     *,
     log_level: str = "warning",
 ) -> None:
-    """Serve the project's asset graph at `http://host:port` until Ctrl-C, and keep it fresh meanwhile.
+    """Serve the project's asset graph at `http://host:port` until Ctrl-C, and keep it fresh
+    meanwhile.
 
-    The URL goes to stderr when it answers. `port` None takes a free one. Nobody is asked who they are, so `host` has to
-    be a loopback address.
+    The URL goes to stderr when it answers. `port` None takes a free one. Nobody is asked who they
+    are, so `host` has to be a loopback address.
 
     Raises:
         ConfigError: there is no `ctx.toml`, or it is wrong.
         InvalidRequest: the host is not loopback (`not_loopback`).
-        Unavailable: the server did not start (`dev_not_started`) or ended by itself (`dev_ended`), or the port is
-            taken (`port_taken`).
+        Unavailable: the server did not start (`dev_not_started`) or ended by itself (`dev_ended`),
+            or the port is taken (`port_taken`).
     """
     with suppress(KeyboardInterrupt), start_dev(home, host, port, log_level=log_level) as server:
         _say(f"\nasset graph: {server.url}\nCtrl-C stops it\n")
@@ -111,8 +116,9 @@ def start_dev(
         number = _free_port(host, port)
         environment = {**os.environ, "CTX_HOME": str(home), "DAGSTER_HOME": str(folder)}
     address = f"http://[{host}]:{number}" if ":" in host else f"http://{host}:{number}"
-    # A folder of our own: the socket has no login, its path has to be short (108 bytes, unix(7)), and a process that
-    # starts in a project would import the project's files under the names of libraries.
+    # A folder of our own: the socket has no login, its path has to be short (108 bytes, unix(7)),
+    # and a process that starts in a project would import the project's files under the names of
+    # libraries.
     with tempfile.TemporaryDirectory(prefix="ctx-dev-") as scratch, _terminations_interrupt():
         group = _Group(environment, Path(scratch))
         try:
@@ -132,7 +138,8 @@ def _say(words: str) -> None:
 def _start_all(group: _Group, scratch: Path, host: str, port: int, log_level: str) -> None:
     """Start the code server, and when it is up the web server and the daemon, which share it.
 
-    Without it each of the two would load the definitions in a process of its own, and the daemon anew every minute.
+    Without it each of the two would load the definitions in a process of its own, and the daemon
+    anew every minute.
     """
     socket_path = scratch / "code.sock"
     workspace = scratch / "workspace.yaml"
@@ -183,7 +190,8 @@ def _free_port(host: str, port: int | None) -> int:
 def _terminations_interrupt() -> Generator[None]:
     """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that the children are stopped.
 
-    SIGINT gets its default handler too: a shell that starts a command in the background has it ignored.
+    SIGINT gets its default handler too: a shell that starts a command in the background has it
+    ignored.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -224,7 +232,8 @@ class _Group:
             cwd=self._folder,
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno() if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
-            # A group of its own: Ctrl-C reaches the children through us, once, and the group is stopped as a whole.
+            # A group of its own: Ctrl-C reaches the children through us, once, and the group is
+            # stopped as a whole.
             process_group=0,
         )
 
@@ -234,7 +243,9 @@ class _Group:
         return " and ".join(f"the {name} (exit {code})" for name, code in codes if code is not None)
 
     def stop(self) -> None:
-        """Ask every process to end, the last one first, then end what is left of their groups: run workers too."""
+        """Ask every process to end, the last one first, then end what is left of their groups: run
+        workers too.
+        """
         with _uninterrupted():
             # The code server last: the other two complain when it is gone before them.
             for names in (("daemon", "web server"), ("code server",)):

@@ -194,7 +194,9 @@ def _meant(name: str, known: Sequence[str]) -> str:
 
 
 def _shadows(later: PolicyRule, rule: PolicyRule) -> bool:
-    """Whether a later rule of as many keys applies wherever this one does and sets at least as much."""
+    """Whether a later rule of as many keys applies wherever this one does and sets at least as
+    much.
+    """
     mine, others = dict(rule.conditions), dict(later.conditions)
     covers = mine.keys() == others.keys() and all(
         set(mine[key]) <= set(others[key]) for key in mine
@@ -220,7 +222,9 @@ def _written_shares(named: NamedPolicy) -> Iterator[PolicyFinding]:
 
 
 def _case_findings(named: NamedPolicy) -> Iterator[PolicyFinding]:
-    """Look at what the rules leave in each case; a finding that a more general case has too is given once."""
+    """Look at what the rules leave in each case; a finding that a more general case has too is
+    given once.
+    """
     cases, truncated = cases_of([named.policy])
     if truncated:
         message = "the rules name too many combinations to look at each"
@@ -297,7 +301,9 @@ def _of_tools(
 
 
 def _conflict_findings(named: NamedPolicy) -> Iterator[PolicyFinding]:
-    """Say which actions no conflict can meet: a name that is neither a kind nor the beginning of a subject."""
+    """Say which actions no conflict can meet: a name that is neither a kind nor the beginning of a
+    subject.
+    """
     said = [(("conflicts",), named.policy.conflicts)]
     said += [
         (("rules", number, "set", "conflicts"), rule.set.conflicts)
@@ -345,7 +351,10 @@ def _idle_fusion(named: NamedPolicy, loaded: LoadedConfig) -> Iterator[PolicyFin
     for path, kinds in places:
         for kind in kinds:
             if kind not in given:
-                message = f"no source of this project gives items of kind {kind.value!r}, so this share changes nothing"
+                message = (
+                    "no source of this project gives items of kind "
+                    f"{kind.value!r}, so this share changes nothing"
+                )
                 yield PolicyFinding(
                     "warning", "fusion_without_source", _place(named, *path, kind.value), message
                 )

@@ -1,4 +1,6 @@
-"""Look at a policy before it counts: what it says in one case, and what changes from one to another."""
+"""Look at a policy before it counts: what it says in one case, and what changes from one to
+another.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from ctx_pipeline.errors import ConfigError, InvalidRequest
 CURRENT = "current"
 DEFAULT = "default"
 MAX_CASES = 4_096
-"""Combinations of what the rules name that are compared; a policy of many more is not one that people can read."""
+"""Combinations of what the rules name that are compared; a policy of many more is not one that
+people can read."""
 
 Case = dict[str, str]
 """Task type, phase, role, model and risk, as far as they are given."""
@@ -48,7 +51,8 @@ class NamedPolicy:
 
 
 def named_policy(name: str, home: Path) -> NamedPolicy:
-    """Return the policy of a name: `current` is the project's, `default` the built-in one, then profiles, then files.
+    """Return the policy of a name: `current` is the project's, `default` the built-in one, then
+    profiles, then files.
 
     A file's path is relative to the current folder, else to the project.
 
@@ -194,7 +198,9 @@ def effective_values(policy: ContextPolicy, resolved: EffectivePolicy) -> list[t
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """One value before and after; equal where a more general case changes it and this one does not."""
+    """One value before and after; equal where a more general case changes it and
+    this one does not.
+    """
 
     key: str
     before: Value | None
@@ -262,7 +268,8 @@ def _is_news(key: str, pair: _Pair, general: list[_Pairs]) -> bool:
 
 
 def cases_of(policies: Iterable[ContextPolicy]) -> tuple[list[Case], bool]:
-    """Return every combination of what the rules of policies name, fewest keys first, and whether some were left out.
+    """Return every combination of what the rules of policies name, fewest keys first, and whether
+    some were left out.
 
     A pattern of models stands for one model of its own.
     """

@@ -1,1 +1,3 @@
-"""Semantic registries before they are published: what is wrong, what would change, and whom it reaches."""
+"""Semantic registries before they are published: what is wrong, what would change, and whom it
+reaches.
+"""

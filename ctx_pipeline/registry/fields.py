@@ -1,4 +1,6 @@
-"""The parts of a definition, read back from the text of its item: the same for every format a registry may hold."""
+"""The parts of a definition, read back from the text of its item: the same for every format a
+registry may hold.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ _OPEN, _CLOSE, _QUOTES = "([{", ")]}", "'\"`"
 
 
 def definition_fields(content: str) -> dict[str, str]:
-    """Return the `key: value` lines of a definition's text; lines that are indented belong to the key above."""
+    """Return the `key: value` lines of a definition's text; lines that are indented belong to the
+    key above.
+    """
     found: dict[str, str] = {}
     key = ""
     for line in content.split("\n"):
@@ -23,7 +27,9 @@ def definition_fields(content: str) -> dict[str, str]:
 
 
 def split_list(text: str) -> list[str]:
-    """Return the entries of a list that was written with commas; commas in brackets and quotes part nothing."""
+    """Return the entries of a list that was written with commas; commas in brackets and quotes part
+    nothing.
+    """
     return [part for raw in _parts(text) if (part := raw.strip())]
 
 
@@ -45,7 +51,9 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def listed_names(text: str) -> list[str]:
-    """Return the names of a list whose entries may have details: `day (time), total = sum(x)` is `day`, `total`."""
+    """Return the names of a list whose entries may have details: `day (time), total = sum(x)` is
+    `day`, `total`.
+    """
     return [entry.split(" (", 1)[0].split(" = ", 1)[0].strip() for entry in split_list(text)]
 
 

@@ -1,4 +1,6 @@
-"""The files that are to be published: where each lies in the registry, and how all are put there or none."""
+"""The files that are to be published: where each lies in the registry, and how all are put there or
+none.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,15 @@ from ctx_pipeline.sources.files import FoundFile, HeldContent, locate, shown_pat
 from ctx_pipeline.sources.semantic.semantic_registry import REGISTRY_SUFFIXES
 
 STAGED_SUFFIX = ".ctx-publish"
-"""Of the hidden file that a published file is before it takes its place; what a killed process left is overwritten."""
+"""Of the hidden file that a published file is before it takes its place; what a killed process left
+is overwritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionFile:
-    """A file of definitions that does not lie on disk, or is to have another name in the registry."""
+    """A file of definitions that does not lie on disk, or is to have another
+    name in the registry.
+    """
 
     name: str | None
     """Its name relative to the registry's folder; None where `path` says it."""
@@ -68,8 +73,8 @@ def find_targets(
     """Return each file with its place in the registry.
 
     Raises:
-        InvalidRequest: a file cannot be read (`unreadable_file`), has no place in the registry (`not_in_registry`) or
-            the place of another one (`same_target`).
+        InvalidRequest: a file cannot be read (`unreadable_file`), has no place in the registry
+            (`not_in_registry`) or the place of another one (`same_target`).
         ConfigError: the registry is not on this disk (`registry_not_local`).
     """
     if not source.path or "://" in source.path:
@@ -107,7 +112,8 @@ def _read(path: Path | None, limit_bytes: int | None) -> bytes:
         if path is None:
             raise FileNotFoundError
         with path.open("rb") as stream:
-            # One byte more than is allowed: the reader of the registry refuses the file by its size.
+            # One byte more than is allowed: the reader of the registry refuses the file by its
+            # size.
             return stream.read(-1 if limit_bytes is None else limit_bytes + 1)
     except OSError:
         raise InvalidRequest(
@@ -140,7 +146,10 @@ def _place(
         raise InvalidRequest(
             "the registry would not read a file of this name",
             where=f"{source.path}: {name}",
-            fix="name a file, not a link, that ends in .yaml, .yml or .json, without hidden folders and ..",
+            fix=(
+                "name a file, not a link, that ends in .yaml, .yml or "
+                ".json, without hidden folders and .."
+            ),
             code="not_in_registry",
         )
     return path, name
@@ -160,7 +169,9 @@ def _fixed_part(path: Path) -> Path:
 
 
 def _name_in(path: Path | None, base: Path, names: set[str]) -> str:
-    """Return a file's name in the registry: where it lies there, else the longest end of its path that is known."""
+    """Return a file's name in the registry: where it lies there, else the longest end of its path
+    that is known.
+    """
     if path is None:
         raise InvalidRequest(
             "what comes from standard input has no name",
@@ -194,7 +205,9 @@ def _may_be_new(name: str, path: Path, base: Path, whole: Path) -> bool:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Say whether a glob finds a file of this name: tried, because its rules are those of `glob` alone."""
+    """Say whether a glob finds a file of this name: tried, because its rules are those of `glob`
+    alone.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +221,8 @@ def write_targets(targets: Sequence[Target]) -> None:
     """Put every file that differs in its place, or none of them; each is replaced whole and synced.
 
     Raises:
-        Unavailable: the registry cannot be written (`registry_readonly`); its files are as they were.
+        Unavailable: the registry cannot be written (`registry_readonly`); its files are as they
+            were.
     """
     changed = [target for target in targets if target.status != "unchanged"]
     done: list[Target] = []

@@ -1,4 +1,6 @@
-"""What may not be published: names that clash, SQL that does not hold, versions that hide a change of meaning. Pure."""
+"""What may not be published: names that clash, SQL that does not hold, versions that hide a change
+of meaning. Pure.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ FIXES: dict[FileCode, str] = {
     FileCode.BAD_JSON: "correct the JSON at this line",
     FileCode.BAD_RECORD: "correct the key that is named",
     FileCode.NAIVE_TIME: "write the time with an offset, as 2026-01-31T00:00:00Z",
-    FileCode.MISSING_SCOPE: "set tenant, sensitivity and groups in the record, the source or [project]",
+    FileCode.MISSING_SCOPE: "set tenant, sensitivity and groups in the record, the source or "
+    "[project]",
     FileCode.HIDDEN_CHARACTERS: "remove the characters, or type the line again",
     FileCode.WRONG_TENANT: "remove the key, or list the tenant in tenants of the source",
     FileCode.WIDER_THAN_SOURCE: "remove the key, or set may_widen = true on the source",
@@ -56,9 +59,11 @@ class Proposal:
 
 
 def lint(proposal: Proposal) -> tuple[DefinitionFinding, ...]:
-    """Return everything that is wrong with the files that are published, ordered by path, line and code.
+    """Return everything that is wrong with the files that are published, ordered by path, line and
+    code.
 
-    Of other files: what could not be read, and whose names clash with those of a file that is published.
+    Of other files: what could not be read, and whose names clash with those of a file that is
+    published.
     """
     newest = list(newest_of(proposal.items).values())
     own = [item for item in newest if item.provenance.locator.path in proposal.published]
@@ -135,7 +140,10 @@ def _file_findings(proposal: Proposal) -> Iterator[DefinitionFinding]:
                     code=DefinitionCode.NO_DEFINITIONS,
                     path=file.path,
                     message=file.reason or "the file has no definitions",
-                    fix="write metrics, semantic_models or semantic_model in a .yaml, .yml or .json file",
+                    fix=(
+                        "write metrics, semantic_models or semantic_model in a "
+                        ".yaml, .yml or .json file"
+                    ),
                 )
 
 
@@ -154,8 +162,14 @@ def _name_findings(
         if item.provenance.locator.path in proposal.published and not _NAME.fullmatch(
             _name_of(item)
         ):
-            message = "the name has blanks or signs: expressions, questions and ids could not name the metric"
-            fix = "use letters of any script, digits, _ . and -, and put the spelling people use into synonyms"
+            message = (
+                "the name has blanks or signs: expressions, questions and "
+                "ids could not name the metric"
+            )
+            fix = (
+                "use letters of any script, digits, _ . and -, and put the "
+                "spelling people use into synonyms"
+            )
             yield _finding(proposal, item, DefinitionCode.BAD_NAME, message, fix)
     yield from _duplicates(proposal)
     yield from _synonyms(proposal, metrics)
@@ -223,7 +237,10 @@ def _of_problem(proposal: Proposal, item: ContextItem, problem: Problem) -> Defi
 
 
 def _unchecked(proposal: Proposal, item: ContextItem) -> DefinitionFinding:
-    message = f"tables and columns are not checked: no schema source of tenant {item.scope.tenant!r} has been read"
+    message = (
+        "tables and columns are not checked: no schema source of tenant "
+        f"{item.scope.tenant!r} has been read"
+    )
     fix = "add a source of kind schema_metadata or sql for this tenant, and run `ctx build`"
     found = _finding(proposal, item, DefinitionCode.NOT_CHECKED, message, fix, "warning")
     return found.model_copy(update={"line": None, "item_id": None})
@@ -233,7 +250,9 @@ def _unchecked(proposal: Proposal, item: ContextItem) -> DefinitionFinding:
 
 
 def _version_findings(proposal: Proposal, item: ContextItem) -> Iterator[DefinitionFinding]:
-    """Compare the newest version of a definition with what is live; `plan` has found what was reused."""
+    """Compare the newest version of a definition with what is live; `plan` has found what was
+    reused.
+    """
     if item.kind is not ItemKind.METRIC:
         return
     key = (item.scope.tenant or "", item.item_id)
@@ -248,7 +267,10 @@ def _version_findings(proposal: Proposal, item: ContextItem) -> Iterator[Definit
         fix = f"give it a version above {live.version}"
         yield _finding(proposal, item, DefinitionCode.VERSION_NOT_NEWER, message, fix)
     elif _starts_before(item, live):
-        message = f"valid_from of {item.item_id} version {item.version} lies before that of version {live.version}"
+        message = (
+            f"valid_from of {item.item_id} version {item.version} lies "
+            f"before that of version {live.version}"
+        )
         fix = f"write {live.valid_from:%Y-%m-%dT%H:%M:%SZ} or later"
         yield _finding(proposal, item, DefinitionCode.VALID_FROM_TOO_EARLY, message, fix)
 

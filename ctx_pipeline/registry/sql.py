@@ -95,7 +95,9 @@ _FIX_SQL = "write one expression that DuckDB accepts, without FROM and without a
 
 
 def _relation(reference: str, around: Surroundings) -> Relation | Problem | None:
-    """Return what a `depends_on` entry stands for; None where it is no table or nothing is known of tables."""
+    """Return what a `depends_on` entry stands for; None where it is no table or nothing is known of
+    tables.
+    """
     kind, _, rest = reference.partition(":")
     source, _, name = rest.partition("/")
     if kind != "schema":
@@ -121,7 +123,9 @@ def _relation(reference: str, around: Surroundings) -> Relation | Problem | None
 
 
 def find_table(name: str, tables: Mapping[str, object]) -> str | None:
-    """Return the known table that a name means: the very name, else the one whose last part it shares."""
+    """Return the known table that a name means: the very name, else the one whose last part it
+    shares.
+    """
     lowered = name.lower().strip('"`')
     if lowered in tables:
         return lowered
@@ -140,7 +144,9 @@ def _names_of(table: str) -> frozenset[str]:
 
 
 def _model_relation(model: ContextItem, around: Surroundings) -> Relation:
-    """Return a semantic model's own names and the columns of its table; nothing where the table is not known."""
+    """Return a semantic model's own names and the columns of its table; nothing where the table is
+    not known.
+    """
     name = model.item_id.partition("/model.")[2].lower()
     fields = definition_fields(model.content or "")
     own = {
@@ -165,7 +171,8 @@ def _expressions(fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "expression", text
     for key in ("filter", "filters", "where"):
         text = _TEMPLATE.sub("ctx_template", fields.get(key, ""))
-        # A list is written with commas; where the parts are not conditions of their own it was one text.
+        # A list is written with commas; where the parts are not conditions of their own it was one
+        # text.
         parts = split_list(text)
         whole = [text] if any(isinstance(parse_expression(part), str) for part in parts) else parts
         yield from ((key, part) for part in whole if not text.startswith(("{", "[")))
@@ -251,7 +258,9 @@ def _columns(
 
 
 def _own_columns(tree: exp.Expr) -> Iterator[exp.Column]:
-    """Yield the columns an expression takes from its own tables: none of its subqueries and lambdas."""
+    """Yield the columns an expression takes from its own tables: none of its subqueries and
+    lambdas.
+    """
     from sqlglot import exp
 
     local = {
@@ -283,7 +292,8 @@ def _missing(key: str, column: exp.Column, relations: list[Relation]) -> Problem
             None if name in found else _unknown_column(key, f"{column.table}.{column.name}", found)
         )
     if table in every or column.args.get("db") is not None:
-        # `event.category` is a field of the column `event`; longer paths lead into a structure as well.
+        # `event.category` is a field of the column `event`; longer paths lead into a structure as
+        # well.
         return None
     near = nearest(table, [known for relation in relations for known in relation.names])
     return Problem(

@@ -154,7 +154,9 @@ def _name(item: Mapping[str, Any]) -> str:
 
 
 def mentions(record: Record, references: Iterable[str]) -> list[ContextItem]:
-    """Return every live item of the store, whatever its source, whose newest version holds one of these references."""
+    """Return every live item of the store, whatever its source, whose newest version holds one of
+    these references.
+    """
     stored = record.stored
     if stored is None or not len(stored):
         return []

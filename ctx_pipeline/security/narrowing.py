@@ -16,9 +16,11 @@ from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel, is_within
 
 
 def wider_keys(item: ContextItem, scope: Scope, sensitivity: Sensitivity | None) -> tuple[str, ...]:
-    """Return the keys by which an item asks for readers whom `scope` and `sensitivity` certainly do not let in.
+    """Return the keys by which an item asks for readers whom `scope` and `sensitivity` certainly do
+    not let in.
 
-    Who is named by one side and may belong to a group of the other is not certain: both sides have to let them in.
+    Who is named by one side and may belong to a group of the other is not certain: both sides have
+    to let them in.
     """
     keys: list[str] = []
     own = item.scope
@@ -35,8 +37,8 @@ def wider_keys(item: ContextItem, scope: Scope, sensitivity: Sensitivity | None)
 def bounded(item: ContextItem, scope: Scope, sensitivity: Sensitivity | None) -> ContextItem:
     """Return the item without what `scope` and `sensitivity` certainly do not let in.
 
-    An item for everyone gets the readers of `scope`. A person who may belong to one of its groups stays: the label of
-    the item in the index asks both sides (`within_ceiling`).
+    An item for everyone gets the readers of `scope`. A person who may belong to one of its groups
+    stays: the label of the item in the index asks both sides (`within_ceiling`).
     """
     own = item.scope
     if EVERYONE in scope.groups:
@@ -59,7 +61,9 @@ def bounded(item: ContextItem, scope: Scope, sensitivity: Sensitivity | None) ->
 
 
 def within_ceiling(label: ScopeLabel, ceiling: ScopeLabel) -> ScopeLabel:
-    """Return a label that asks both sides: itself, and what its source grants today to the readers of its tenant."""
+    """Return a label that asks both sides: itself, and what its source grants today to the readers
+    of its tenant.
+    """
     ceiling = replace(ceiling, tenant=label.tenant, trust=label.trust)
     return (
         label
@@ -71,10 +75,11 @@ def within_ceiling(label: ScopeLabel, ceiling: ScopeLabel) -> ScopeLabel:
 def narrowed(
     item: ContextItem, scope: Scope, sensitivity: Sensitivity | None, trust: Trust
 ) -> ContextItem:
-    """Return the item for those alone who may see it by its own scope and by `scope`, as far as that can be said.
+    """Return the item for those alone who may see it by its own scope and by `scope`, as far as
+    that can be said.
 
-    Whoever is named by one side and belongs to a group of the other is not known here, and is left out. Where both
-    sides cannot be met, nobody sees it.
+    Whoever is named by one side and belongs to a group of the other is not known here, and is left
+    out. Where both sides cannot be met, nobody sees it.
     """
     own = item.scope
     principals, groups = _in_both(own, scope)

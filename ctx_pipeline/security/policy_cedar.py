@@ -1,6 +1,8 @@
-"""Cedar policies of the project as a policy service: read anew for each question, validated, and denied by default.
+"""Cedar policies of the project as a policy service: read anew for each question, validated, and
+denied by default.
 
-An entity `User` stands for the viewer, with its groups as parents, and a `Label` for each label; the action is `read`.
+An entity `User` stands for the viewer, with its groups as parents, and a `Label` for each label;
+the action is `read`.
 """
 
 from __future__ import annotations
@@ -38,10 +40,14 @@ entity User in [Group] = {
   environment?: String, purpose?: String
 };
 entity Label = {
-  tenant: String, principals: Set<String>, groups: Set<String>, sensitivity: String, sensitivity_level: Long,
-  environment?: String, task_types: Set<String>, agent_visibility: Set<String>, trust: String, trust_level: Long
+  tenant: String, principals: Set<String>, groups: Set<String>,
+  sensitivity: String, sensitivity_level: Long,
+  environment?: String, task_types: Set<String>, agent_visibility: Set<String>,
+  trust: String, trust_level: Long
 };
-action read appliesTo { principal: [User], resource: [Label], context: { task_type?: String, agent_role?: String } };
+action read appliesTo {
+  principal: [User], resource: [Label], context: { task_type?: String, agent_role?: String }
+};
 """
 """What policies are validated against where the folder has no `schema.cedarschema`."""
 
@@ -70,7 +76,9 @@ class _Parsed:
 
 
 class CedarService:
-    """The policies below a path: one `.cedar` file, or a folder of them with an optional schema and entities."""
+    """The policies below a path: one `.cedar` file, or a folder of them with an optional schema and
+    entities.
+    """
 
     name = "cedar"
 
@@ -94,7 +102,9 @@ class CedarService:
         return _read(self._path).version
 
     def decide(self, batch: DecisionBatch) -> Decisions:
-        """Evaluate every label. Only `Allow` without any error counts, and only for entities that are known."""
+        """Evaluate every label. Only `Allow` without any error counts, and only for entities that
+        are known.
+        """
         parsed = self._current()
         entities = _entities(batch, parsed.entities)
         action, user = (
@@ -145,7 +155,8 @@ class CedarService:
 
 
 def _read(path: Path) -> _Files:
-    # Read each time: a revoked grant has to count for the next pack, and the time of a file is not exact enough.
+    # Read each time: a revoked grant has to count for the next pack, and the time of a file is not
+    # exact enough.
     try:
         names = sorted(path.glob("*.cedar")) if path.is_dir() else [path]
         policies = "\n".join(_text(name) for name in names)
@@ -189,8 +200,8 @@ def _key(uid: Mapping[str, str]) -> str:
 def _entities(batch: DecisionBatch, own: Mapping[str, Entity] | None) -> Sequence[Entity]:
     """Return every entity of one question.
 
-    Where the project names its entities, a user that is not among them is unknown, and Cedar would let an unknown one
-    pass a policy that names nobody.
+    Where the project names its entities, a user that is not among them is unknown, and Cedar would
+    let an unknown one pass a policy that names nobody.
     """
     groups = sorted(batch.viewer.groups)
     user: Entity = _user(batch.viewer, groups)

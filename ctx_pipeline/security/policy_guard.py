@@ -9,7 +9,8 @@ from ctx_pipeline.security.policy_service import PolicyGuard
 
 
 def policy_guard(section: PolicyServiceSection, home: Path) -> PolicyGuard | None:
-    """Return what asks the service that `[policy_service]` names; None for the built-in rules alone.
+    """Return what asks the service that `[policy_service]` names; None for the built-in rules
+    alone.
 
     Raises:
         Unavailable: the service's library is not installed.

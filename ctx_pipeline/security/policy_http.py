@@ -1,7 +1,8 @@
 """A policy service over HTTP: one POST of JSON for each question, and a whole answer or none.
 
 The question is `{protocol, batch_id, viewer, labels: [{id, ...}]}`. The answer is
-`{protocol, batch_id, policy_version, decision_id?, decisions: {id: "allow" | "deny"}}`, one decision for each label.
+`{protocol, batch_id, policy_version, decision_id?, decisions: {id: "allow" |
+"deny"}}`, one decision for each label.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 
 class PolicyAnswer(Contract):
-    """What a service answers. Fields that it adds are ignored; everything that is named here is exact."""
+    """What a service answers. Fields that it adds are ignored; everything that is named here is
+    exact.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, strict=True)
 
@@ -45,7 +48,9 @@ class PolicyAnswer(Contract):
 
 
 class HttpService:
-    """A service that answers at one address. Redirects, proxies and compressed answers are not taken."""
+    """A service that answers at one address. Redirects, proxies and compressed answers are not
+    taken.
+    """
 
     name = "http"
 
@@ -81,8 +86,9 @@ class HttpService:
     def _post(self, body: bytes) -> bytes:
         """Return the answer's bytes.
 
-        The library's time limit is one for each step, which a server that sends a byte at a time never reaches. So the
-        question is sent by a thread of its own, which ends when its connection is closed.
+        The library's time limit is one for each step, which a server that sends a byte at a time
+        never reaches. So the question is sent by a thread of its own, which ends when its
+        connection is closed.
         """
         client = self._opened()
         outcome: list[bytes | PolicyServiceError] = []

@@ -1,7 +1,8 @@
-"""What a policy service adds to the one predicate: it is asked about labels, and can only take away.
+"""What a policy service adds to the one predicate: it is asked about labels, and can only take
+away.
 
-An item is visible when the built-in rules let its label pass and the service allows it. No answer, a wrong answer or
-half an answer denies everything that was asked.
+An item is visible when the built-in rules let its label pass and the service allows it. No answer,
+a wrong answer or half an answer denies everything that was asked.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _DENIED = CODES.index(Exclusion.NOT_PERMITTED) + 1
 
 
 class PolicyServiceError(Exception):
-    """A service gave no valid answer; `code` says why. It never reaches a caller: everything is denied."""
+    """A service gave no valid answer; `code` says why. It never reaches a caller: everything is
+    denied.
+    """
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -37,11 +40,14 @@ class PolicyServiceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DecisionBatch:
-    """One question: may this viewer read what has these labels? Items share few labels, so there is one each."""
+    """One question: may this viewer read what has these labels? Items share few labels, so there is
+    one each.
+    """
 
     viewer: Viewer
     labels: tuple[ScopeLabel, ...]
-    """Different from one another, each without `also`: a label that another one needs is asked about itself."""
+    """Different from one another, each without `also`: a label that another one needs is asked
+    about itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,9 @@ class PolicyService(Protocol):
     name: str
 
     def version(self) -> str:
-        """Return the version of the policy as far as it is known without asking; empty when it is not."""
+        """Return the version of the policy as far as it is known without asking; empty when it is
+        not.
+        """
         ...
 
     def decide(self, batch: DecisionBatch) -> Decisions:
@@ -86,7 +94,9 @@ class Narrowed:
 
 
 class PolicyGuard:
-    """Asks a service, remembers for as long as it may, and denies where there is no answer. Safe between threads."""
+    """Asks a service, remembers for as long as it may, and denies where there is no answer. Safe
+    between threads.
+    """
 
     def __init__(
         self,
@@ -106,7 +116,9 @@ class PolicyGuard:
         self._service.close()
 
     def narrow(self, labels: Sequence[ScopeLabel], viewer: Viewer, codes: Codes) -> Narrowed:
-        """Return `codes` with what the service denies as `not_permitted`. What they deny already is not asked about."""
+        """Return `codes` with what the service denies as `not_permitted`. What they deny already is
+        not asked about.
+        """
         passed_rules: list[int] = np.flatnonzero(codes == VISIBLE).tolist()
         chains = {at: _chain(labels[at]) for at in passed_rules}
         asked = tuple(dict.fromkeys(label for chain in chains.values() for label in chain))

@@ -1,8 +1,9 @@
 """The one predicate that decides whether an item version may be in a pack.
 
-It works on columns, so that the same code decides for a million rows of an index and for one candidate of a request.
-Rules in order, the first failure is the code: tenant, principal and groups, clearance, environment, task scope, agent
-role, trust; then quarantined, forgotten, retired, not yet valid, expired, superseded, stale.
+It works on columns, so that the same code decides for a million rows of an index and for one
+candidate of a request. Rules in order, the first failure is the code: tenant, principal and groups,
+clearance, environment, task scope, agent role, trust; then quarantined, forgotten, retired, not yet
+valid, expired, superseded, stale.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ VISIBLE = 0
 UNNAMED_CODES = frozenset((*PERMISSION_CODES, Exclusion.FORGOTTEN))
 """What fails with one of these is counted and never named, in a trace or anywhere else."""
 WITHDRAWN_CODES = frozenset((Exclusion.QUARANTINED, Exclusion.RETIRED))
-"""What fails with one of these may be named, and leads to nothing else: it counts as if it were not there."""
+"""What fails with one of these may be named, and leads to nothing else: it counts as if it were not
+there."""
 _NUMBER = {code: number for number, code in enumerate(CODES, start=1)}
 
 EVERYONE = "*"
@@ -70,7 +72,9 @@ def code_of(number: int) -> Exclusion | None:
 
 @dataclass(frozen=True, slots=True)
 class ScopeLabel:
-    """Everything about an item that permission rules look at. Items share few labels, so each is judged once."""
+    """Everything about an item that permission rules look at. Items share few labels, so each is
+    judged once.
+    """
 
     tenant: str | None
     principals: tuple[str, ...]
@@ -125,7 +129,9 @@ class Viewer:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`at` is now (authorization, freshness); `as_of` is which version of the world. Microseconds since 1970."""
+    """`at` is now (authorization, freshness); `as_of` is which version of the world. Microseconds
+    since 1970.
+    """
 
     at: int
     as_of: int | None = None
@@ -135,7 +141,8 @@ class Clock:
 class StateColumns:
     """What time and events say of each row. Times are microseconds since 1970, all of one length.
 
-    The `known_*` columns serve an explicit `as_of`: a version without `valid_from` counts from when it was recorded.
+    The `known_*` columns serve an explicit `as_of`: a version without `valid_from` counts from when
+    it was recorded.
     """
 
     scope: NDArray[np.int32]
@@ -153,10 +160,12 @@ class StateColumns:
     """When another item that names a row replaced it; part of `superseded_at`."""
     known_replaced_at: Int64s
     marked_at: Int64s
-    """When the overlay says that a row is superseded; a later version of the item decides that by itself."""
+    """When the overlay says that a row is superseded; a later version of the item decides that by
+    itself."""
     retired_at: Int64s
     tied: NDArray[np.bool_]
-    """Whether the next row is a version of the same item that neither follows nor precedes this one."""
+    """Whether the next row is a version of the same item that neither follows nor precedes this
+    one."""
 
 
 def permission_code(label: ScopeLabel, viewer: Viewer) -> Exclusion | None:
@@ -198,7 +207,9 @@ def _in_scope(task_types: tuple[str, ...], viewer: Viewer) -> bool:
 
 
 def is_within(narrow: ScopeLabel, wide: ScopeLabel) -> bool:
-    """Return whether whoever passes `narrow` certainly passes `wide`. False may also mean that it is not certain."""
+    """Return whether whoever passes `narrow` certainly passes `wide`. False may also mean that it
+    is not certain.
+    """
     if _lets_in_nobody(narrow):
         return True
     if narrow.also is not None and is_within(narrow.also, wide):

@@ -1,4 +1,6 @@
-"""Source adapters: each turns one kind of source into context items. Adapters translate; they decide nothing."""
+"""Source adapters: each turns one kind of source into context items. Adapters translate; they
+decide nothing.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ MAX_FILE_BYTES = 32 * 1024 * 1024
 
 
 def line_of_entry(home: Path, item: ContextItem, key: str, value: str) -> int | None:
-    """Return the line on which a record gives `value` for `key`, else where the record begins; None if unknown.
+    """Return the line on which a record gives `value` for `key`, else where the record begins; None
+    if unknown.
 
     Looked at are the lines of the record and, of a document, the front matter above it.
     """

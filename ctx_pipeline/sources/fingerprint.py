@@ -1,7 +1,7 @@
 """Whether a source looks as it did: names, sizes, times and counters, never content.
 
-Equal fingerprints mean that reading again is not worth it; different ones that it may be. What nobody can look at
-cheaply, such as the web, has no fingerprint and is left to its freshness window.
+Equal fingerprints mean that reading again is not worth it; different ones that it may be. What
+nobody can look at cheaply, such as the web, has no fingerprint and is left to its freshness window.
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 _SQLITE_SIDES = ("-wal", "-journal")
 _DUCKDB_SIDES = (".wal",)
-_REMOTE_FACTS = ("ETag", "etag", "md5Hash", "content_md5", "generation", "LastModified", "last_modified", "mtime",
-                 "updated", "created", "size")  # fmt: skip
-"""What listings of S3, Google, Azure, local and in-memory file systems say of an object; each store says some."""
+_REMOTE_FACTS = (
+    *("ETag", "etag", "md5Hash", "content_md5", "generation"),
+    *("LastModified", "last_modified", "mtime", "updated", "created"),
+    "size",
+)
+"""What listings of S3, Google, Azure, local and in-memory file systems say of an object; each store
+says some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class Fingerprint:
 def source_fingerprint(source: SourceConfig, home: Path) -> Fingerprint | None:
     """Return how a source looks now; None when it cannot be told cheaply, or not now.
 
-    The settings of the source are part of it: a changed `path` or `sensitivity` is a change of the source.
+    The settings of the source are part of it: a changed `path` or `sensitivity` is a change of the
+    source.
     """
     try:
         found = _look(source, home)
@@ -73,7 +78,9 @@ def _look(source: SourceConfig, home: Path) -> _Look | None:
 
 
 def _stats(paths: Iterable[Path], home: Path) -> list[str]:
-    """Return a line a file; names are relative, so that a project that was moved looks as it did."""
+    """Return a line a file; names are relative, so that a project that was
+    moved looks as it did.
+    """
     lines: list[str] = []
     for path in paths:
         try:
@@ -144,12 +151,18 @@ def _sql(source: SourceConfig, home: Path) -> _Look | None:
 
 _POSTGRES_SQL = (
     # Tables and columns with their comments, as the source describes them ...
-    "SELECT table_schema, table_name, column_name, ordinal_position, data_type, is_nullable, column_default, "
+    "SELECT table_schema, table_name, column_name, ordinal_position, "
+    "data_type, is_nullable, column_default, "
     "col_description(format('%I.%I', table_schema, table_name)::regclass, ordinal_position), "
-    "obj_description(format('%I.%I', table_schema, table_name)::regclass) FROM information_schema.columns "
+    "obj_description(format('%I.%I', table_schema, "
+    "table_name)::regclass) FROM information_schema.columns "
     "WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2, 4",
-    # ... and the counters of what was written to them; they start anew after a crash, which counts as a change.
-    "SELECT schemaname, relname, n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_user_tables ORDER BY 1, 2",
+    # ... and the counters of what was written to them; they start anew after a crash, which counts
+    # as a change.
+    (
+        "SELECT schemaname, relname, n_tup_ins, n_tup_upd, n_tup_del "
+        "FROM pg_stat_user_tables ORDER BY 1, 2"
+    ),
 )
 
 

@@ -81,7 +81,9 @@ class Origin:
         return f"{kind}:{self.source.name}/{name}"
 
     def clamp_trust(self, trust: Trust | None) -> Trust:
-        """Return the lower of the record's trust and the source's: a record cannot promote itself."""
+        """Return the lower of the record's trust and the source's: a record
+        cannot promote itself.
+        """
         if trust is None:
             return self.trust
         return min(trust, self.trust, key=TRUST_RANK.__getitem__)

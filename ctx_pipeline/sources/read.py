@@ -1,4 +1,6 @@
-"""The one door to every source: find its files, hand them to the adapter of its kind, account for each file."""
+"""The one door to every source: find its files, hand them to the adapter of its kind, account for
+each file.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ from ctx_pipeline.sources.units import Units
 from ctx_pipeline.sources.unseen import without_unseen
 
 Adapter = Callable[[tuple[FoundFile, ...], Origin], SourceReading]
-"""Reads the files of one source. It reports what is wrong with a file and never raises for its content."""
+"""Reads the files of one source. It reports what is wrong with a file and never raises for its
+content."""
 
 Reader = Callable[[Origin, Path], SourceReading]
-"""Finds and reads what a source holds that is not a folder of files; paths start in the project's home."""
+"""Finds and reads what a source holds that is not a folder of files; paths start in the project's
+home."""
 
 
 def read_source(
@@ -36,10 +40,11 @@ def read_source(
 ) -> SourceReading:
     """Read every file of `source` and return its items in a stable order.
 
-    A file that cannot be read or understood is an entry of `errors`, never an exception, and the other files are
-    loaded. A path that does not exist gives one error of code `missing`, and so does a library that is not installed,
-    of code `unreadable`. What records say of their readers holds
-    within what the source says: see `within_source`. Characters that nobody sees are taken out: see `without_unseen`.
+    A file that cannot be read or understood is an entry of `errors`, never an exception, and the
+    other files are loaded. A path that does not exist gives one error of code `missing`, and so
+    does a library that is not installed, of code `unreadable`. What records say of their readers
+    holds within what the source says: see `within_source`. Characters that nobody sees are taken
+    out: see `without_unseen`.
 
     Args:
         source: The `[[sources]]` entry.
@@ -136,7 +141,8 @@ ADAPTERS: dict[SourceKind, str] = {
     SourceKind.TOOLS: "tools:read_tools",
     SourceKind.WEB: "web.web:read_web",
 }
-"""Module and function that read each other kind from found files. A module is imported when its kind is read."""
+"""Module and function that read each other kind from found files. A module is imported when its
+kind is read."""
 
 
 def _load(name: str) -> Any:

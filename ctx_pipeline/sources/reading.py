@@ -45,7 +45,9 @@ class _Entry:
 
 @dataclass(slots=True)
 class ReadingBuilder:
-    """Collects items, errors and reasons by file; `build` gives the batch, files in the order they were opened."""
+    """Collects items, errors and reasons by file; `build` gives the batch, files in the order they
+    were opened.
+    """
 
     entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
 
@@ -54,7 +56,9 @@ class ReadingBuilder:
         self.entries.setdefault(found.shown, _Entry(found))
 
     def add(self, found: FoundFile, *items: ContextItem, unit: bytes | None = None) -> None:
-        """Record items of a file; `unit` is the digest of what says them and nothing else, if anything does."""
+        """Record items of a file; `unit` is the digest of what says them and nothing else, if
+        anything does.
+        """
         self.open(found)
         entry = self.entries[found.shown]
         entry.items.extend(items)
@@ -84,7 +88,9 @@ class ReadingBuilder:
         self.entries[found.shown].part = True
 
     def repeat(self, found: FoundFile) -> None:
-        """Record that a file says again what another record says; it counts where the file gives nothing else."""
+        """Record that a file says again what another record says; it counts where the file gives
+        nothing else.
+        """
         if self.entries[found.shown].reason is None:
             self.skip(found, "says only what is said elsewhere in this source")
 

@@ -41,10 +41,12 @@ MAX_NAME_CHARS = 512
 
 
 def parse_time(value: Any) -> Any:
-    """Turn an ISO 8601 text, a date or a datetime into an aware UTC datetime; a date alone is its midnight UTC.
+    """Turn an ISO 8601 text, a date or a datetime into an aware UTC datetime; a date alone is its
+    midnight UTC.
 
     Raises:
-        PydanticCustomError: type `naive_time` for a time without zone, `bad_time` for anything else.
+        PydanticCustomError: type `naive_time` for a time without zone, `bad_time` for anything
+            else.
     """
     if value is None:
         return None
@@ -81,7 +83,8 @@ def _as_list(value: Any) -> Any:
 def _clean(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    # Printable text has blanks as its only white space; most labels take this way, which is five times as fast.
+    # Printable text has blanks as its only white space; most labels take this way, which is five
+    # times as fast.
     plain = value.isprintable() and (len(value) <= MAX_BLANK_RUN or "  " not in value)
     return value.strip() if plain else normalise(value).strip()
 
@@ -99,7 +102,9 @@ FreeText = Annotated[str, BeforeValidator(_clean)]
 
 
 class RecordFields(ImportedContract):
-    """What any record may say of its validity and of who may see it. Absent: the source's default."""
+    """What any record may say of its validity and of who may see it. Absent:
+    the source's default.
+    """
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -130,16 +135,19 @@ PERMISSION_KEYS = ("tenant", "principals", "groups", "sensitivity")
 """Keys whose loss would widen who may see a record."""
 
 NEAR_MISS_RATIO = 0.85
-"""From this `difflib` ratio on a key is a permission key that was mistyped: `sensitivty` 0.95, `group_by` 0.77."""
+"""From this `difflib` ratio on a key is a permission key that was mistyped: `sensitivty` 0.95,
+`group_by` 0.77."""
 MAX_NEAR_MISS_CHARS = 64
 """A longer key is no slip of the pen; comparing it costs time that grows with its square."""
 
 
 def meant_permission(key: str) -> str | None:
-    """Return the permission key that `key` is a variant or a near miss of; None for the exact key and for any other.
+    """Return the permission key that `key` is a variant or a near miss of; None for the exact key
+    and for any other.
 
-    Upper case, width, separators, singular for plural and small slips make a variant. Such a key would be ignored, and
-    the record would be seen by all whom the source lets in, so whoever reads records refuses it.
+    Upper case, width, separators, singular for plural and small slips make a variant. Such a key
+    would be ignored, and the record would be seen by all whom the source lets in, so whoever reads
+    records refuses it.
     """
     key = key.strip()
     return _meant_permission(key) if len(key) <= MAX_NEAR_MISS_CHARS else None
@@ -147,7 +155,10 @@ def meant_permission(key: str) -> str | None:
 
 def lost_permission_message(wanted: str) -> str:
     """Say why a key that `meant_permission` knows is refused."""
-    return f"a key looks like {wanted} and would be ignored: write it so, or rename it if it restricts nothing"
+    return (
+        f"a key looks like {wanted} and would be ignored: write it so, "
+        "or rename it if it restricts nothing"
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -215,8 +226,8 @@ class Draft:
 def scope_of(fields: RecordFields, origin: Origin) -> Scope:
     """Return who may see the record by its own words; `within_source` bounds them.
 
-    A record that names principals or groups replaces the source's list of both: to name one person in a source that
-    is open to `*` restricts the record to that person.
+    A record that names principals or groups replaces the source's list of both: to name one person
+    in a source that is open to `*` restricts the record to that person.
     """
     if fields.tenant is None and fields.principals is None and fields.groups is None:
         return origin.scope
@@ -233,7 +244,9 @@ def scope_of(fields: RecordFields, origin: Origin) -> Scope:
 
 
 def make_item(draft: Draft, origin: Origin) -> ContextItem:
-    """Build the item of a record: its own words first, the source's defaults for the rest, ceilings applied."""
+    """Build the item of a record: its own words first, the source's defaults for the rest, ceilings
+    applied.
+    """
     fields = draft.fields
     if draft.authority is None:
         authority = origin.clamp_authority(fields.authority)
@@ -241,7 +254,8 @@ def make_item(draft: Draft, origin: Origin) -> ContextItem:
         authority = (
             draft.authority if fields.authority is None else min(fields.authority, draft.authority)
         )
-    # Every part is checked or made here already; validating it again takes half the time of a large source.
+    # Every part is checked or made here already; validating it again takes half the time of a large
+    # source.
     locator = Locator.model_construct(
         path=draft.found.shown,
         page=draft.page,

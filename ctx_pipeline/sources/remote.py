@@ -1,8 +1,10 @@
-"""Files of object stores and archives, found and read through fsspec in the same shape as files on disk.
+"""Files of object stores and archives, found and read through fsspec in the same shape as files on
+disk.
 
-`path = "s3://bucket/folder"`, a glob (`gs://bucket/**/*.md`) or a file inside an archive (`zip://docs::archive.zip`).
-Credentials come from the environment alone, as each store's own tools read them; an address that carries some is
-refused. Nothing is written, and a file is read only when its adapter asks for it.
+`path = "s3://bucket/folder"`, a glob (`gs://bucket/**/*.md`) or a file inside an archive
+(`zip://docs::archive.zip`). Credentials come from the environment alone, as each store's own tools
+read them; an address that carries some is refused. Nothing is written, and a file is read only when
+its adapter asks for it.
 """
 
 from __future__ import annotations
@@ -63,11 +65,12 @@ class _RemoteContent:
 def locate_remote(source: SourceConfig, home: Path) -> Located:
     """Find the files that the source's path, an address with `://`, names, in sorted order.
 
-    Hidden files and folders are not looked at. What is beyond the limits is an error; the files before it are read.
+    Hidden files and folders are not looked at. What is beyond the limits is an error; the files
+    before it are read.
 
     Raises:
-        ConfigError: the address carries credentials, its protocol is not supported, or the source's kind needs files
-            on disk.
+        ConfigError: the address carries credentials, its protocol is not supported, or the source's
+            kind needs files on disk.
     """
     address = repair(source.path or "")
     links = [protocol_of(link) for link in address.split("::")]
@@ -84,7 +87,8 @@ def locate_remote(source: SourceConfig, home: Path) -> Located:
 
 
 def list_remote(source: SourceConfig, home: Path) -> dict[str, dict[str, Any]] | list[Path] | None:
-    """Return what the store's listing says of each file of the source, or the files where they lie on this disk.
+    """Return what the store's listing says of each file of the source, or the files where they lie
+    on this disk.
 
     None when the store cannot be asked now. No file is opened.
 
@@ -171,7 +175,10 @@ class _Listing:
         if not self.files and not self.skipped and not self.errors and glob.has_magic(root):
             return self._missing()
         if self.full:
-            message = f"has more than {MAX_FILES:,} files or is too deep; what came first was read: name a folder in it"
+            message = (
+                f"has more than {MAX_FILES:,} files or is too deep; what came "
+                "first was read: name a folder in it"
+            )
             self.errors.append(FileError(path=self.shown, code=FileCode.TOO_LARGE, message=message))
         return Located(tuple(self.files), tuple(self.skipped), tuple(self.errors))
 

@@ -1,4 +1,6 @@
-"""Tool definitions: MCP `tools/list` results, single MCP tools and OpenAI or Anthropic function definitions."""
+"""Tool definitions: MCP `tools/list` results, single MCP tools and OpenAI or Anthropic function
+definitions.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ def read_tools(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
 
     Where a catalogue names its server, the item is `tool:<source>/<server>/<name>`.
 
-    The content is that of `tool_content`. A name that comes again with another definition is reported and the first
-    is kept.
+    The content is that of `tool_content`. A name that comes again with another definition is
+    reported and the first is kept.
     """
     batch = ReadingBuilder()
     kept: dict[str, ContextItem] = {}
@@ -57,7 +59,10 @@ def read_tools(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
             elif item.content == kept[item.item_id].content:
                 batch.repeat(found)
             else:
-                message = f"the tool is defined otherwise in {kept[item.item_id].provenance.locator.path}: rename one"
+                message = (
+                    "the tool is defined otherwise in "
+                    f"{kept[item.item_id].provenance.locator.path}: rename one"
+                )
                 code = FileCode.DUPLICATE_ID
                 batch.fail(
                     found, FileError(path=found.shown, line=record.line, code=code, message=message)
@@ -79,7 +84,8 @@ def tool_records(found: FoundFile, limit_bytes: int) -> tuple[ToolRecord, ...] |
     try:
         return tuple(_json_lines(text))
     except JsonProblem as lines:
-        # A file whose first line is JSON by itself was meant as lines; otherwise the error of the whole says more.
+        # A file whose first line is JSON by itself was meant as lines; otherwise the error of the
+        # whole says more.
         error = (
             lines
             if lines.line and lines.line > 1 and not text.lstrip().startswith(("{\n", "[\n"))

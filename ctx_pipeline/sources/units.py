@@ -1,7 +1,8 @@
-"""What a source said at its last reading, by the unit it said it in: what has not changed is not parsed again.
+"""What a source said at its last reading, by the unit it said it in: what has not changed is not
+parsed again.
 
-A unit is the smallest piece of a source that its adapter understands by itself: a file, a line of JSON. Its digest
-covers its bytes and its path. An adapter asks for each unit before it parses it.
+A unit is the smallest piece of a source that its adapter understands by itself: a file, a line of
+JSON. Its digest covers its bytes and its path. An adapter asks for each unit before it parses it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class KnownItem(NamedTuple):
-    """One item version that is stored, as far as a source that says it again has to be compared with it."""
+    """One item version that is stored, as far as a source that says it again has to be compared
+    with it.
+    """
 
     tenant: str
     item_id: str
@@ -61,7 +64,8 @@ PARSERS = ("pydantic", "PyYAML", "semantic-text-splitter", "justhtml", "pypdf")
 class UnitFile:
     """Keeps the units of one source from one reading to the next, in `.ctx/derived/sources/`.
 
-    Whatever else the items follow from is part of the file's name: the source's settings and the code that reads it.
+    Whatever else the items follow from is part of the file's name: the source's settings and the
+    code that reads it.
     """
 
     def __init__(self, derived: Path, source: SourceConfig, *, tenant: str | None) -> None:
@@ -70,7 +74,9 @@ class UnitFile:
         self._prefix = hashlib.sha256(settings.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def load(self, is_stored: Callable[[KnownItem], bool]) -> Units:
-        """Return the units whose items are all stored as they were; what is damaged is read anew."""
+        """Return the units whose items are all stored as they were; what is
+        damaged is read anew.
+        """
         from ctx_pipeline.errors import Corrupt
         from ctx_pipeline.index.artifact import file_digest, read_table
 
@@ -122,7 +128,9 @@ class UnitFile:
 
 @cache
 def _code_digest() -> str:
-    """Return a hash of what turns files into items: a release that reads a file otherwise reads every file again."""
+    """Return a hash of what turns files into items: a release that reads a file otherwise reads
+    every file again.
+    """
     package = Path(__file__).parent.parent
     files = [
         *sorted((package / "sources").rglob("*.py")),

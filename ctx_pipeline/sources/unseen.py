@@ -1,4 +1,6 @@
-"""Characters that a model reads and a person does not see: taken out of what a source says, and reported."""
+"""Characters that a model reads and a person does not see: taken out of what a source says, and
+reported.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ class _Place:
 
 
 def without_unseen(batch: SourceReading) -> SourceReading:
-    """Return a batch whose items have legible texts and spelled names, with one finding for each file that had others.
+    """Return a batch whose items have legible texts and spelled names, with one finding for each
+    file that had others.
 
-    A unit with such characters is read again at the next reading, and reported again. Clean items stay as they are.
+    A unit with such characters is read again at the next reading, and reported again. Clean items
+    stay as they are.
     """
     items: list[ContextItem] = []
     places: dict[str, _Place] = {}
@@ -133,7 +137,8 @@ def _finding(path: str, place: _Place) -> FileError:
     more = len(points) - SHOWN_CODE_POINTS
     named = ", ".join(points[:SHOWN_CODE_POINTS]) + (f" and {more} more" if more > 0 else "")
     message = (
-        f"{place.characters} characters that nobody sees or that are no text ({named}): they are taken out, or shown "
+        f"{place.characters} characters that nobody sees or that are no text "
+        f"({named}): they are taken out, or shown "
         "as U+FFFD; remove them"
     )
     return FileError(path=path, line=place.line, code=FileCode.HIDDEN_CHARACTERS, message=message)

@@ -1,4 +1,6 @@
-"""Assemble: the chosen items as deterministic bytes. The batch half publishes the artifact that serving reads."""
+"""Assemble: the chosen items as deterministic bytes. The batch half publishes the artifact that
+serving reads.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ COMPACTION_VERSION = "compact-1"
 
 
 def batch(staging: Staging, facts: Mapping[str, Any], *, keep: int) -> str:
-    """Publish what the stages before have written as one serving artifact; return its content hash."""
+    """Publish what the stages before have written as one serving artifact;
+    return its content hash.
+    """
     return publish_artifact(staging, facts, keep=keep)
 
 
@@ -150,7 +154,9 @@ def total_tokens(sections: Sequence[PackSection], tools: Sequence[Capability]) -
 def pack_hash(
     sections: Sequence[PackSection], tools: Sequence[Capability], policy_version: str
 ) -> str:
-    """Hash what the model sees: text, item versions and renditions, tool schemas, policy version; nothing else."""
+    """Hash what the model sees: text, item versions and renditions, tool schemas, policy version;
+    nothing else.
+    """
     content = {
         "text": sha256_hex(sections_text(sections)),
         "items": [

@@ -1,7 +1,9 @@
-"""The text of a block: one item as a model sees it, between delimiters that its own text cannot close or imitate.
+"""The text of a block: one item as a model sees it, between delimiters that its own text cannot
+close or imitate.
 
-A block starts with `<` and ends with `>` and a newline, so no token of any supported vocabulary crosses a block
-boundary: the count of a text is the sum of the counts of its blocks (checked in tests/language/test_tokens.py).
+A block starts with `<` and ends with `>` and a newline, so no token of any supported vocabulary
+crosses a block boundary: the count of a text is the sum of the counts of its blocks (checked in
+tests/language/test_tokens.py).
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ RENDITION_VERSION = "3"
 """Changes whenever the bytes of a rendition change; part of every build's generation."""
 
 COMPACT_CHARS = 480
-"""Most characters of a compact rendition of Latin text; text that is mostly Chinese gets a third."""
+"""Most characters of a compact rendition of Latin text; text that is mostly Chinese gets a third.
+"""
 COMPACT_MIN_SAVING = 0.25
 """A compact rendition that saves less than this share of the full one is not offered."""
 
-# A reader may skip blanks and marks of what was no text inside a tag, so these imitate one as well. Characters that
-# nobody sees are taken out before. Possessive: linear time.
+# A reader may skip blanks and marks of what was no text inside a tag, so these imitate one as well.
+# Characters that nobody sees are taken out before. Possessive: linear time.
 _GAP = r"[\s\ufffd]*+"
 _IMITATION = re.compile(rf"<(?={_GAP}(?:/{_GAP})?(?:item|section)\b)", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?;。！？；\n](?=\s|[^\x00-\x7f]|$)")
@@ -94,7 +97,9 @@ def cut_block(labels: BlockLabels, content: str) -> str:
 
 
 def escape(body: str) -> str:
-    """Replace the `<` of everything that imitates a delimiter, so that no content can open or close one."""
+    """Replace the `<` of everything that imitates a delimiter, so that no content can open or close
+    one.
+    """
     return _IMITATION.sub("&lt;", body)
 
 
@@ -141,7 +146,10 @@ def _wrap(tag: str, attributes: str, body: str) -> str:
 
 
 def _pointer(labels: BlockLabels, characters: int) -> str:
-    return f'<item {_attributes(labels, Rendition.POINTER)} characters="{characters}" more="expand by id"/>\n'
+    return (
+        f"<item {_attributes(labels, Rendition.POINTER)} "
+        f'characters="{characters}" more="expand by id"/>\n'
+    )
 
 
 def _shorten(body: str) -> str | None:
@@ -154,4 +162,7 @@ def _shorten(body: str) -> str | None:
         return None
     ends = [found.end() for found in _SENTENCE_END.finditer(body, 0, limit)]
     cut = ends[-1] if ends and ends[-1] > limit // 3 else limit
-    return f"{body[:cut].rstrip()}\n[truncated: {cut} of {len(body)} characters shown, has_more=true, expand by id]"
+    return (
+        f"{body[:cut].rstrip()}\n[truncated: {cut} of {len(body)} "
+        "characters shown, has_more=true, expand by id]"
+    )

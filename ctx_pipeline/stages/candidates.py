@@ -1,4 +1,6 @@
-"""Candidates of one request: the facts of each, which never change, and what the stages decide of it."""
+"""Candidates of one request: the facts of each, which never change, and what the stages decide of
+it.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ class Candidate:
 
 
 class Verdict(NamedTuple):
-    """What the stages have decided of a candidate so far; one that decides more returns a new one."""
+    """What the stages have decided of a candidate so far; one that decides more
+    returns a new one.
+    """
 
     excluded: Exclusion | None = None
     """Why it is out; None while it is in."""

@@ -1,4 +1,6 @@
-"""Small numbers that columns hold in place of words. New words go to the end: artifacts keep the old numbers."""
+"""Small numbers that columns hold in place of words. New words go to the end: artifacts keep the
+old numbers.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ class Deadline:
         return allowed
 
     def has_spent_less(self, share: float, what: str) -> bool:
-        """Tell whether less than a share of the time is gone; else note that something was left out."""
+        """Tell whether less than a share of the time is gone; else note that something was left
+        out.
+        """
         if self._milliseconds is None:
             return True
         return self.has_time_for(what, self._milliseconds * (1 - share) / 1_000)

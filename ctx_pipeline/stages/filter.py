@@ -1,4 +1,6 @@
-"""Filter: what may never enter. The batch half writes the labels and times that the predicate reads."""
+"""Filter: what may never enter. The batch half writes the labels and times that the predicate
+reads.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from ctx_pipeline.stages.candidates import REQUEST_ROW, UNDECIDED, Candidate, Ju
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
 
 
 def batch(
@@ -45,7 +47,9 @@ def refused_replacements(
     source_labels: Mapping[str, ScopeLabel] | None = None,
     may_widen: frozenset[str] = frozenset(),
 ) -> tuple[Refused, ...]:
-    """Return the `supersedes` entries that replace nothing, of rows that `table`, made by `batch`, has as served."""
+    """Return the `supersedes` entries that replace nothing, of rows that `table`, made by `batch`,
+    has as served.
+    """
     if not any(row.supersedes for row in rows):
         return ()
     labels = list(within_sources(rows, source_labels or {}, may_widen))

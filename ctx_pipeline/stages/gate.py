@@ -1,4 +1,6 @@
-"""Gate: seven preflight checks before a pack leaves. A failed hard check stops it; a failed soft one warns."""
+"""Gate: seven preflight checks before a pack leaves. A failed hard check stops it; a failed soft
+one warns.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def check(
 ) -> tuple[GateFinding, ...]:
     """Return what failed, in the order of the checks.
 
-    `visible` says of each selected candidate whether the visibility predicate still lets it through.
+    `visible` says of each selected candidate whether the visibility predicate still lets it
+    through.
     """
     selected = judged.selected()
     kinds = {candidate.kind for candidate in selected}

@@ -1,7 +1,8 @@
 """History: which messages stay together, and which no model would accept.
 
-A result belongs to the call that it names. Where a call has no id, or a result names none, it belongs to the call at
-its place: the first one still open of the latest message that has one, of the same tool if it says which.
+A result belongs to the call that it names. Where a call has no id, or a result names none, it
+belongs to the call at its place: the first one still open of the latest message that has one, of
+the same tool if it says which.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def leave_out_unpaired(judged: Judged, request: ContextRequest) -> Judged:
 
 
 def message_groups(request: ContextRequest, first: int = 0) -> list[list[int]]:
-    """Return message numbers in groups that may not be separated: a call with its results, else single messages.
+    """Return message numbers in groups that may not be separated: a call with its results, else
+    single messages.
 
     `first` is the number of the first message that is looked at.
     """
@@ -46,8 +48,9 @@ def message_groups(request: ContextRequest, first: int = 0) -> list[list[int]]:
 def unpaired_messages(request: ContextRequest, first: int = 0) -> dict[int, str]:
     """Return the messages that no model accepts in a conversation, by number, and what each lacks.
 
-    Those are tool results without an earlier call, and calls of which a result is missing together with the results
-    that they do have. Calls of the last group are pending: their results may still come.
+    Those are tool results without an earlier call, and calls of which a result is missing together
+    with the results that they do have. Calls of the last group are pending: their results may still
+    come.
     """
     lacking: dict[int, str] = {}
     groups = _groups(request, first)
@@ -70,7 +73,9 @@ def unpaired_messages(request: ContextRequest, first: int = 0) -> dict[int, str]
 
 
 def repaired_messages(request: ContextRequest, first: int = 0) -> dict[int, int]:
-    """Return the results that were paired by their place, by number, with the number of the message that calls."""
+    """Return the results that were paired by their place, by number, with the number of the message
+    that calls.
+    """
     return {
         number: group.numbers[0] for group in _groups(request, first) for number in group.by_place
     }

@@ -64,13 +64,18 @@ def _legible_observation(seen: Observation) -> Observation:
 
 
 def warnings_of(request: ContextRequest) -> tuple[PackWarning, ...]:
-    """Warn of the parts of a request that had characters which nobody sees, or which are no text."""
+    """Warn of the parts of a request that had characters which nobody sees, or
+    which are no text.
+    """
     parts = list(_hidden(request))
     if not parts:
         return ()
     more = len(parts) - SHOWN_PARTS
     named = ", ".join(parts[:SHOWN_PARTS]) + (f" and {more} more" if more > 0 else "")
-    message = f"characters that nobody sees, or that are no text, were taken out or are shown as U+FFFD: {named}"
+    message = (
+        "characters that nobody sees, or that are no text, were taken "
+        f"out or are shown as U+FFFD: {named}"
+    )
     return (PackWarning(code="hidden_characters", message=message),)
 
 

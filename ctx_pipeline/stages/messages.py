@@ -1,4 +1,6 @@
-"""Messages: what one says, which tools it calls and which calls it answers, in the forms that providers use."""
+"""Messages: what one says, which tools it calls and which calls it answers, in the forms that
+providers use.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class CallName(NamedTuple):
 
 
 def message_text(message: Message) -> str:
-    """Return a message as the model reads it: who, which call it answers, the text, then one line for each call."""
+    """Return a message as the model reads it: who, which call it answers, the text, then one line
+    for each call.
+    """
     known = (
         {"tool_call_id": message.tool_call_id, "name": message.name}
         if message.role == "tool"
@@ -90,7 +94,9 @@ def _inner_text(content: Any, depth: int) -> str:
 
 
 def _described(kind: str, part: Mapping[str, Any]) -> str:
-    """Return the type of a part, with its media type, name or address where it says one; never its bytes."""
+    """Return the type of a part, with its media type, name or address where it says one; never its
+    bytes.
+    """
     words = [kind]
     inner = part.get("source", part.get(kind, part))
     for known in (
@@ -114,7 +120,9 @@ def _described(kind: str, part: Mapping[str, Any]) -> str:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return id, name and arguments of a call, nested or flat; a call of another form stays as it is."""
+    """Return id, name and arguments of a call, nested or flat; a call of another form stays as it
+    is.
+    """
     inner: Any = call.get("function", call)
     if not isinstance(inner, dict) or "name" not in inner:
         return dict(call)
@@ -129,7 +137,9 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(value: Any) -> Any:
-    """Return arguments as a value, so that blanks and the order of keys make no difference; else the text as it is."""
+    """Return arguments as a value, so that blanks and the order of keys make no difference; else
+    the text as it is.
+    """
     if not isinstance(value, str):
         return value
     try:

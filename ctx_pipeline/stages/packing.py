@@ -28,7 +28,7 @@ from ctx_pipeline.stages.transform import serve as transform
 from ctx_pipeline.text import canonical_json, sha256_hex
 
 if TYPE_CHECKING:
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
     from ctx_pipeline.ledger import SnapshotRecord
 
 from ctx_pipeline.stages.call import Call, Chosen
@@ -123,7 +123,9 @@ def pack_of(
 def _priced(
     report: BudgetReport, profile: ModelProfile, prefix: PrefixInfo, total_tokens: int
 ) -> BudgetReport:
-    """Add what the pack costs as input, and what it costs with the stable prefix in the provider's cache."""
+    """Add what the pack costs as input, and what it costs with the stable prefix in the provider's
+    cache.
+    """
     if profile.input_price is None:
         return report
     each = profile.token_safety_factor / 1_000_000
@@ -165,14 +167,19 @@ def _request_warnings(call: Call) -> tuple[PackWarning, ...]:
 def _decision_warnings(decision: PolicyDecision | None) -> tuple[PackWarning, ...]:
     if decision is None or decision.failure is None:
         return ()
-    message = f"policy service {decision.service!r} gave no valid answer ({decision.failure}): nothing is permitted"
+    message = (
+        f"policy service {decision.service!r} gave no valid answer "
+        f"({decision.failure}): nothing is permitted"
+    )
     return (PackWarning(code="policy_service_failed", message=message),)
 
 
 def recorder(
     call: Call, pack: ContextPack, chosen: Chosen, request_hash: str
 ) -> Callable[[], SnapshotRecord]:
-    """Return what builds the stored record; it runs on the ledger's writer, after the pack has left."""
+    """Return what builds the stored record; it runs on the ledger's writer, after the pack has
+    left.
+    """
 
     def build() -> SnapshotRecord:
         from ctx_pipeline.ledger import SnapshotRecord

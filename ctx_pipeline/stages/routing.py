@@ -1,4 +1,5 @@
-"""Routing: which tools of the catalogue a call may show. The batch half says what each tool is like.
+"""Routing: which tools of the catalogue a call may show. The batch half says what each tool is
+like.
 
 What a model sees is not what it may do: whoever runs a tool decides about that again.
 """
@@ -32,8 +33,8 @@ REFERENCED = "history"
 LOOKING_PHASES = frozenset({"discover", "explore", "understand", "verify"})
 """Phases in which nothing is changed."""
 STRONG_RELEVANCE = 0.9
-"""Above this share of the most relevant tool's relevance a tool is what the task asks for, and its risk no reason to
-hide it."""
+"""Above this share of the most relevant tool's relevance a tool is what the task asks for, and its
+risk no reason to hide it."""
 ANY_PHASE = "default"
 """The phase of a caller that names none."""
 
@@ -123,7 +124,9 @@ def with_shown_names(blocks: pa.Table, tools: pa.Table) -> pa.Table:
 
 
 def renamed_rows(tools: pa.Table) -> list[int]:
-    """Return the rows whose renditions do not follow from their items alone, because their tools are renamed."""
+    """Return the rows whose renditions do not follow from their items alone, because their tools
+    are renamed.
+    """
     names = zip(
         *(tools.column(key).to_pylist() for key in ("row", "name", "tool_name")), strict=True
     )
@@ -149,9 +152,11 @@ def _line(text: str | None) -> str | None:
 def called_rows(
     reader: ArtifactReader, request: ContextRequest, standing: Callable[[list[int]], list[int]]
 ) -> list[int]:
-    """Return the rows of the tools that the conversation calls: those that show a name, else those that own it.
+    """Return the rows of the tools that the conversation calls: those that show a name, else those
+    that own it.
 
-    `standing` keeps the rows that may be named and stand, so that what else goes by a name makes no difference.
+    `standing` keeps the rows that may be named and stand, so that what else goes by a name makes no
+    difference.
     """
     names: dict[str, None] = {}
     for message in request.messages:
@@ -242,7 +247,9 @@ def _by_phase_and_risk(
 
 
 def _limits(rules: ToolRules, request: ContextRequest) -> tuple[int, float]:
-    """Return the riskiest tools that are shown, and the share of the best relevance above which riskier ones are."""
+    """Return the riskiest tools that are shown, and the share of the best relevance above which
+    riskier ones are.
+    """
     if rules.max_risk is not None:
         strong = 1.0 if rules.strong_relevance is None else rules.strong_relevance
         return RISKS.index(rules.max_risk), strong
@@ -252,7 +259,9 @@ def _limits(rules: ToolRules, request: ContextRequest) -> tuple[int, float]:
 
 
 def _risk_words(risk: int, lacking: float | None, rules: ToolRules) -> str:
-    """Say what would have let a tool of this risk in; `lacking` is relevance, None where none is enough."""
+    """Say what would have let a tool of this risk in; `lacking` is relevance, None where none is
+    enough.
+    """
     ways = [f"tools.max_risk {RISKS[risk]!r} in the policy"]
     if lacking is not None:
         ways.insert(0, f"+{lacking:.2f} relevance")

@@ -59,13 +59,15 @@ SECTION_OF_KIND: dict[ItemKind, str] = {
 INSTRUCTING_SECTIONS = frozenset({"policy", "instructions"})
 
 TRUSTED_TO_INSTRUCT = frozenset({"system_trusted", "enterprise_trusted"})
-"""Only these may speak in an instruction zone; a policy text of lesser trust is shown as evidence."""
+"""Only these may speak in an instruction zone; a policy text of lesser trust is shown as evidence.
+"""
 
 
 def in_order(order: Sequence[str]) -> tuple[SectionSpec, ...]:
     """Return the sections with the data sections in this order, those it leaves out after them.
 
-    Only data sections change places with one another: what instructs stays first, and the goal last.
+    Only data sections change places with one another: what instructs stays first, and the goal
+    last.
     """
     if not order:
         return SECTIONS

@@ -1,6 +1,7 @@
 """Snapshot: what this call saw and why, so that it can be explained and replayed byte for byte.
 
-The batch half rolls snapshots up into how often each item was shown, which the index serves beside an item.
+The batch half rolls snapshots up into how often each item was shown, which the index serves beside
+an item.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ BLOB = "blob:"
 _REQUEST = "request"
 _VISIBILITY_RULES: tuple[Exclusion, ...] = tuple(Exclusion)[:14]
 _UNSTORED = {"tool_context", "state", "messages", "observations", "tools", "identity"}
-"""Parts of a request that are not kept: the Runtime owns them. What of them was shown is in the blocks."""
+"""Parts of a request that are not kept: the Runtime owns them. What of them was shown is in the
+blocks."""
 
 
 def request_hash(request: ContextRequest) -> str:
@@ -175,7 +177,8 @@ def trace_row(candidate: Candidate, verdict: Verdict) -> dict[str, Any]:
 def trace_of(row: Mapping[str, Any], decision_id: str | None = None) -> ContextDecisionTrace:
     """Return a stored row as a trace with every filter step spelled out.
 
-    `decision_id` is that of the call's policy service; what came with the request was never asked about.
+    `decision_id` is that of the call's policy service; what came with the request was never asked
+    about.
     """
     excluded = None if row["excluded_reason"] is None else Exclusion(row["excluded_reason"])
     rendition = row["rendition"]
@@ -213,7 +216,9 @@ def _filter_steps(excluded: Exclusion | None) -> tuple[FilterStep, ...]:
 
 
 def places(sections: Sequence[PackSection]) -> dict[str, str]:
-    """Return each shown item's place as `<number of section>.<place>`, which sorts as the pack reads."""
+    """Return each shown item's place as `<number of section>.<place>`, which sorts as the pack
+    reads.
+    """
     return {
         item.item_id: f"{number:02d}.{place:04d}"
         for number, section in enumerate(sections)
@@ -233,7 +238,9 @@ class ExposureRow(NamedTuple):
 
 
 def batch(rows: Iterable[ExposureRow]) -> pa.Table:
-    """Return how often each item version was shown, left out and cited, over all stored snapshots."""
+    """Return how often each item version was shown, left out and cited, over
+    all stored snapshots.
+    """
     import pyarrow as pa
 
     columns = list(zip(*rows, strict=True)) or [()] * len(ExposureRow._fields)

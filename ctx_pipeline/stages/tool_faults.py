@@ -14,7 +14,8 @@ MAX_WARNINGS = 10
 
 
 def withhold(judged: Judged, tools: Mapping[int, ToolRow], policy: EffectivePolicy) -> Judged:
-    """Leave out the tools that no provider takes, and by policy those whose texts work on the model.
+    """Leave out the tools that no provider takes, and by policy those whose texts work on the
+    model.
 
     It comes before equal tools are told apart, so that none of these stands for another.
     """

@@ -1,4 +1,6 @@
-"""Tools as context: one form for every dialect, what is wrong with a definition, and how it has changed."""
+"""Tools as context: one form for every dialect, what is wrong with a definition, and how it has
+changed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    # Assembling needs the catalogue alone, and the patterns of the linter take longer to compile than all of it.
+    # Assembling needs the catalogue alone, and the patterns of the linter take longer to compile
+    # than all of it.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,7 +1,9 @@
-"""Whether a schema accepts a value, in a bounded number of steps and without reading anything but the schema.
+"""Whether a schema accepts a value, in a bounded number of steps and without reading anything but
+the schema.
 
-Schemas come from outside. A validator that follows references anywhere, or matches patterns by backtracking, is one
-that a definition can stop for good; this one answers `None`, not known, instead.
+Schemas come from outside. A validator that follows references anywhere, or matches patterns by
+backtracking, is one that a definition can stop for good; this one answers `None`, not known,
+instead.
 """
 
 from __future__ import annotations
@@ -341,4 +343,5 @@ _RULES: Final[tuple[tuple[frozenset[str], Rule], ...]] = (
     (frozenset({"items", "prefixItems"}), _items),
     (_NOT_KNOWN, _unknown),
 )
-"""What each keyword, or several together, say; the cheap first. Those that are not here say nothing of a value."""
+"""What each keyword, or several together, say; the cheap first. Those that are not here say nothing
+of a value."""

@@ -1,4 +1,6 @@
-"""A shorter form of a tool that takes exactly the same arguments: less prose, no examples, definitions put in place."""
+"""A shorter form of a tool that takes exactly the same arguments: less prose, no examples,
+definitions put in place.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ MAX_TRIES = 100
 MAX_SHORTENED_CHARS = 100_000
 """... if it is not longer than this, as JSON."""
 MAX_REPEATED_CHARS = 200
-"""A definition that is longer, as JSON, and used more than once stays where it is: its name is shorter."""
+"""A definition that is longer, as JSON, and used more than once stays where it is: its name is
+shorter."""
 MIN_SAVING = 0.1
 """A compact form that saves less than this share of the characters is not offered."""
 
@@ -47,10 +50,12 @@ _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def compact_tool(content: str) -> str | None:
-    """Return a tool's content (`tool_content`) in its compact form; None where that would save too little.
+    """Return a tool's content (`tool_content`) in its compact form; None where that would save too
+    little.
 
-    It has name, description and input schema. The schema accepts the arguments that the full one accepts, and no
-    others. Descriptions end where a sentence ends; those inside of parameters are left out.
+    It has name, description and input schema. The schema accepts the arguments that the full one
+    accepts, and no others. Descriptions end where a sentence ends; those inside of parameters are
+    left out.
     """
     tool = read_content(content)
     schema: Any = tool.get("input_schema") or {}
@@ -68,7 +73,9 @@ def compact_tool(content: str) -> str | None:
 
 
 def compact_schema(schema: Schema) -> Schema | None:
-    """Return a schema without its notes that accepts the same values; None where it cannot be told."""
+    """Return a schema without its notes that accepts the same values; None where
+    it cannot be told.
+    """
     if not is_within_limits(schema) or any(part.get("$id") for _, part in schemas(schema)):
         return None
     short = _without_notes(schema, 0)
@@ -83,7 +90,9 @@ def bare_schema(schema: Schema) -> Schema:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return the sentences of a text that fit into `limit` characters, on one line; at least some of the first."""
+    """Return the sentences of a text that fit into `limit` characters, on one line; at least some
+    of the first.
+    """
     flat = " ".join(text.split())
     if len(_CJK.findall(flat[:limit])) * 3 > min(len(flat), limit):
         limit //= 3
@@ -102,7 +111,9 @@ def shorten(text: str, limit: int) -> str:
 
 
 def _without_notes(schema: Schema, depth: int) -> Schema:
-    """`depth` counts schemas: 0 is the arguments as a whole, 1 a parameter, and below nothing is described."""
+    """`depth` counts schemas: 0 is the arguments as a whole, 1 a parameter, and below nothing is
+    described.
+    """
     if depth > MAX_DEPTH:
         return schema
     kept: Schema = {}
@@ -118,7 +129,9 @@ def _without_notes(schema: Schema, depth: int) -> Schema:
 
 
 def _with_definitions_in_place(schema: Schema) -> Schema:
-    """Put each definition where it is referred to, one at a time, as long as that makes the schema shorter."""
+    """Put each definition where it is referred to, one at a time, as long as that makes the schema
+    shorter.
+    """
     best, size = schema, len(canonical_json(schema))
     if size > MAX_SHORTENED_CHARS:
         return schema
@@ -147,7 +160,9 @@ def _table(schema: Schema, name: str) -> Mapping[str, Any]:
 
 
 def _put_in_place(schema: Schema, table: str, name: str) -> Schema | None:
-    """Return the schema with one definition put where it is referred to; None where that would change its meaning."""
+    """Return the schema with one definition put where it is referred to; None where that would
+    change its meaning.
+    """
     definition = schema[table][name]
     remaining = {key: value for key, value in schema[table].items() if key != name}
     rest = (

@@ -1,4 +1,6 @@
-"""A tool's definition in one form, whatever dialect it came in: MCP, OpenAI functions, Anthropic."""
+"""A tool's definition in one form, whatever dialect it came in: MCP, OpenAI
+functions, Anthropic.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ class ToolDefinition(ImportedContract):
     annotations: dict[str, Any] | None = None
     meta: Any = Field(default=None, validation_alias=AliasChoices("_meta", "meta"))
     server: Any = None
-    """The MCP server that offers it, where the catalogue says so: its name, or an object that has one."""
+    """The MCP server that offers it, where the catalogue says so: its name, or an object that has
+    one."""
     supersedes: Any = None
     """Tools of the same server that it replaces; `_meta` may say it as well."""
 
@@ -60,14 +63,18 @@ class ToolDefinition(ImportedContract):
 
 
 def _server_name(value: Any) -> str:
-    """Return a server's name, from the name itself or from an object that has it; empty where there is none."""
+    """Return a server's name, from the name itself or from an object that has it; empty where there
+    is none.
+    """
     if isinstance(value, dict):
         value = cast("dict[str, Any]", value).get("name")
     return repair(" ".join(value.split()))[:MAX_SERVER_CHARS] if isinstance(value, str) else ""
 
 
 def flatten_tools(value: Any) -> Iterator[Any]:
-    """Yield the tool objects of a list, a `tools/list` result, its JSON-RPC response, or a single tool."""
+    """Yield the tool objects of a list, a `tools/list` result, its JSON-RPC response, or a single
+    tool.
+    """
     if isinstance(value, list):
         for part in cast("list[Any]", value):
             yield from flatten_tools(part)
@@ -106,8 +113,8 @@ def read_content(content: str) -> dict[str, Any]:
 def tool_content(tool: ToolDefinition) -> str:
     """Return a tool as the one line of JSON that is hashed, counted and shown.
 
-    It has `name`, `description`, `input_schema` and `annotations`, and `output_schema` and what counts of `_meta`
-    where the tool has them.
+    It has `name`, `description`, `input_schema` and `annotations`, and `output_schema` and what
+    counts of `_meta` where the tool has them.
     """
     definition: dict[str, Any] = {
         "name": tool.name,

@@ -1,4 +1,6 @@
-"""What has changed between two versions of a catalogue, and which changes break those who call its tools."""
+"""What has changed between two versions of a catalogue, and which changes break those who call its
+tools.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ class ToolChange:
     what: tuple[str, ...]
     """Of `description`, `schema`, `output`, `annotations`: what is another one."""
     reworded: bool
-    """A text that models read changed, and what the tool takes did not: the change that a poisoned server makes."""
+    """A text that models read changed, and what the tool takes did not: the change that a poisoned
+    server makes."""
     details: tuple[str, ...]
     broken: tuple[str, ...] = ()
     """Those of `details` that may make a call wrong."""
@@ -89,7 +92,8 @@ class ToolDrift:
 
 
 def diff(old: Iterable[Any], new: Iterable[Any]) -> ToolDrift:
-    """Compare two versions of a catalogue. Both are given as `lint` takes them; what is no definition is left out.
+    """Compare two versions of a catalogue. Both are given as `lint` takes them; what is no
+    definition is left out.
 
     Tools are told apart by name, and by server where one is named.
     """

@@ -1,4 +1,6 @@
-"""What can be wrong with a tool's definition: codes, how much each matters, and what to do about it."""
+"""What can be wrong with a tool's definition: codes, how much each matters, and what to do about
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,14 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warn", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFinding:
-    """One thing that is wrong with one tool, or with several beside one another. Quotes nothing but names."""
+    """One thing that is wrong with one tool, or with several beside one another. Quotes nothing but
+    names.
+    """
 
     code: str
     severity: Severity
-    """`error`: refused, dangerous or never right; `warn`: models choose or call it wrongly; `info`: could be better."""
+    """`error`: refused, dangerous or never right; `warn`: models choose or call it wrongly; `info`:
+    could be better."""
     tool: str
     server: str
     where: str
@@ -130,11 +135,17 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     ),
     "no_provider_form": (
         "error",
-        "say at the top that the arguments are an object, with its properties; packs leave the tool out",
+        (
+            "say at the top that the arguments are an object, with its "
+            "properties; packs leave the tool out"
+        ),
     ),
     "schema_reshaped": (
         "warn",
-        "nothing has to be done: packs show one object instead; better, write the properties at the top",
+        (
+            "nothing has to be done: packs show one object instead; "
+            "better, write the properties at the top"
+        ),
     ),
     "schema_not_object": ("error", 'arguments are an object: `"type": "object"`'),
     "unresolved_reference": ("error", "define what `$ref` names, inside the schema"),

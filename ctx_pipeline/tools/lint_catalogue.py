@@ -1,4 +1,6 @@
-"""Lint of tools beside one another: names that are taken for one another, and tools that do the same."""
+"""Lint of tools beside one another: names that are taken for one another, and tools that do the
+same.
+"""
 
 from __future__ import annotations
 

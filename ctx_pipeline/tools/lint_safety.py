@@ -24,7 +24,9 @@ _NO_SECRET = re.compile(
 
 
 def safety_findings(tool: LintTool) -> Iterator[ToolFinding]:
-    """Look at every text of a definition, wherever it stands; each code is given once, with its first place."""
+    """Look at every text of a definition, wherever it stands; each code is given once, with its
+    first place.
+    """
     seen: set[str] = set()
     for code, message, place in suspicions(tool.raw):
         seen.add(code)

@@ -42,20 +42,28 @@ _PART_OF_ANOTHER = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
 )
 _VAGUE_PARAMETER = re.compile(
-    r"(?:arg|args|param|p|val|x|y|z|foo|bar|tmp|thing|stuff|data|input)\d+|[a-w]|foo|bar|thing|stuff|tmp"
+    r"(?:arg|args|param|p|val|x|y|z|foo|bar|tmp|thing|stuff|data|input)\d+"
+    r"|[a-w]|foo|bar|thing|stuff|tmp"
 )
 _QUOTED = r"(?:'[\w.:/-]+'|\"[\w.:/-]+\"|`[\w.:/-]+`|“[^”]{1,30}”|「[^」]{1,30}」)"
 _JOINED = r"\s*(?:,|/|\||;|、|，|\bor\b|\band\b|或者?|和)\s*(?:(?:or|and|or else)\s+|或)?"
 _LISTED = re.compile(
-    rf"(?:\b(?:one of|must be|should be|either|options?|allowed|valid|possible|can be|accepts?|supported|values?)\b"
-    rf"|取值|可选|枚举|之一|为)"
+    # "must be 'day' or 'week'"
+    r"(?:\b(?:one of|must be|should be|either|options?|allowed|valid|possible|can be|accepts?"
+    r"|supported|values?)\b|取值|可选|枚举|之一|为)"
     rf"[^.。]{{0,40}}?{_QUOTED}(?:{_JOINED}{_QUOTED})+"
-    rf"|(?:one of|options(?: are)?|(?:allowed|valid|possible|supported|accepted) values(?: are)?|取值为?|可选值为?"
-    rf"|枚举值?|enum\s*(?=:))\s*[:：]?\s*"
-    rf"[\[({{（]?\w[\w-]*(?:\s*(?:[,/|、，]|或)\s*(?:or\s+|and\s+)?\w[\w-]*)+"
-    rf"|\((?:one of )?(?!e\.g|i\.e|such|like|for\b)\w[\w-]*(?:\s*[,|]\s*\w[\w-]*)+(?:\s*,?\s+(?:or|and)\s+\w+)?\)"
-    rf"|^\W*\w[\w-]*(?:\s*\|\s*\w[\w-]*)+\W*$|\bvalues?\s*[:：]\s*\w[\w-]*(?:\s*[,/|、，]\s*\w[\w-]*)+"
-    rf"|\beither\s+\w+\s+or\s+\w+\s*(?:$|[.)])",
+    # "allowed values: day, week", 取值：日、周
+    r"|(?:one of|options(?: are)?|(?:allowed|valid|possible|supported|accepted) values(?: are)?"
+    r"|取值为?|可选值为?|枚举值?|enum\s*(?=:))\s*[:：]?\s*"
+    r"[\[({（]?\w[\w-]*(?:\s*(?:[,/|、，]|或)\s*(?:or\s+|and\s+)?\w[\w-]*)+"
+    # "(day, week or month)"
+    r"|\((?:one of )?(?!e\.g|i\.e|such|like|for\b)\w[\w-]*(?:\s*[,|]\s*\w[\w-]*)+"
+    r"(?:\s*,?\s+(?:or|and)\s+\w+)?\)"
+    # "day | week" and nothing else
+    r"|^\W*\w[\w-]*(?:\s*\|\s*\w[\w-]*)+\W*$"
+    # "values: day, week"
+    r"|\bvalues?\s*[:：]\s*\w[\w-]*(?:\s*[,/|、，]\s*\w[\w-]*)+"
+    r"|\beither\s+\w+\s+or\s+\w+\s*(?:$|[.)])",
     re.IGNORECASE,
 )
 _SAYS_REQUIRED = re.compile(

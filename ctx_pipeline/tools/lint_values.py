@@ -1,6 +1,8 @@
-"""Lint of an input schema as JSON Schema: whether it is one, where its references lead, and what its own values are.
+"""Lint of an input schema as JSON Schema: whether it is one, where its references lead, and what
+its own values are.
 
-A definition comes from outside: nothing that it names is fetched, and nothing in it is looked at without a limit.
+A definition comes from outside: nothing that it names is fetched, and nothing in it is looked at
+without a limit.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _BOUNDS = (
 
 
 def rule_findings(tool: LintTool, schema: Schema) -> Iterator[ToolFinding]:
-    """Find where a schema breaks the rules of its dialect, and references that lead nowhere within it."""
+    """Find where a schema breaks the rules of its dialect, and references that lead nowhere within
+    it.
+    """
     dialect = _dialect(schema["$schema"]) if "$schema" in schema else _DEFAULT
     if dialect is None:
         message = "`$schema` names no draft of JSON Schema that is known"
@@ -84,7 +88,9 @@ def _first_problem(dialect: str, schema: Schema) -> tuple[Path, str] | None:
 
 @lru_cache(maxsize=len(_DIALECTS))
 def _validator(dialect: str) -> Any:
-    """Return what checks that a value is a schema. It knows the drafts themselves and retrieves nothing."""
+    """Return what checks that a value is a schema. It knows the drafts themselves and retrieves
+    nothing.
+    """
     import jsonschema
     from jsonschema import validators
     from jsonschema.exceptions import ValidationError

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ctx_pipeline.language.word_lists import words_of
 from ctx_pipeline.tools.findings import LintTool, ToolFinding, others_of
 from ctx_pipeline.tools.traits import returns_of
 from ctx_pipeline.tools.words import (
@@ -19,32 +20,33 @@ from ctx_pipeline.tools.words import (
     content_words,
     name_words,
     verb_of,
-    words_of,
 )
 
 SHORT_WORDS, SHORT_CHARS, SHORT_HAN = 4, 12, 6
 """Below this many words, characters, or Han characters a description says too little."""
 LONG_CHARS = 600
-"""Above this a description crowds out others; a third of it for Chinese. OpenAI refuses more than 1,024 characters."""
+"""Above this a description crowds out others; a third of it for Chinese. OpenAI refuses more than
+1,024 characters."""
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_VAGUE_WORDS = words_of(
-    """do doit run execute exec process handle handler tool tools function func fn helper helpers misc data action
-    util utils utility manage manager thing things stuff test tests foo bar baz get set go main call caller query api
-    new temp tmp my item object info perform operation operations op task work it generic common custom default
-    method command cmd make use input output value general service invoke request response x y z a b c"""
-)
-_BARE_VERBS = words_of(
-    """create update delete add remove read write send post put patch list save load open close start stop check show
-    view find edit change"""
-)
+_VAGUE_WORDS = frozenset(words_of(__name__, "vague_names"))
+_BARE_VERBS = frozenset(words_of(__name__, "bare_verbs"))
 """Verbs that name no tool by themselves."""
 _VAGUE_HAN = re.compile(r"^(?:处理|工具|执行|操作|数据|功能|方法|函数|通用|测试|助手|杂项)+$")
 _VAGUE_TEXT = re.compile(
-    r"\b(?:stuff|things?|misc(?:ellaneous)?|whatever|something|todo|tbd|fixme|lorem ipsum|placeholder"
-    r"|self[- ]explanatory|does what it says|various (?:things|operations|tasks)|helper (?:function|tool|method)"
-    r"|utility (?:function|tool|method)|handles? (?:it|data|requests?|everything)|description (?:here|goes here))\b"
-    r"|待补充|待定|占位|杂项|各种(?:操作|事情|功能)|处理(?:一下|数据|事情)|一些(?:操作|事情|东西)|这个工具$",
+    r"\b(?:stuff|things?|misc(?:ellaneous)?|whatever|something|"
+    # what somebody meant to write
+    r"todo|tbd|fixme|lorem ipsum|placeholder|"
+    # what says nothing
+    r"self[- ]explanatory|does what it says|"
+    r"various (?:things|operations|tasks)|"
+    r"helper (?:function|tool|method)|"
+    r"utility (?:function|tool|method)|"
+    r"handles? (?:it|data|requests?|everything)|"
+    r"description (?:here|goes here))\b"
+    # the same in Chinese
+    r"|待补充|待定|占位|杂项|各种(?:操作|事情|功能)|处理(?:一下|数据|事情)"
+    r"|一些(?:操作|事情|东西)|这个工具$",
     re.IGNORECASE,
 )
 _HAN = re.compile("[\u3400-\u9fff]")
@@ -120,7 +122,9 @@ def _is_other(named: str | None, said: str | None) -> bool:
 
 
 def result_findings(tools: Sequence[LintTool]) -> Iterator[ToolFinding]:
-    """Find the tools that do not say what they return: each where most of the others do, else all of them in one."""
+    """Find the tools that do not say what they return: each where most of the others do, else all
+    of them in one.
+    """
     silent = [
         tool
         for tool in tools
@@ -181,7 +185,9 @@ def annotation_findings(tool: LintTool) -> Iterator[ToolFinding]:
 
 
 def _does(tool: LintTool) -> str | None:
-    """Return `destroy`, `write` or `read` where the name says so, else where the description begins with it."""
+    """Return `destroy`, `write` or `read` where the name says so, else where the description begins
+    with it.
+    """
     words = name_words(tool.name)
     opening = tool.description.strip()[:8]
     first = _first_verb(tool.description)

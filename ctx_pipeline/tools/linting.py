@@ -1,4 +1,6 @@
-"""Find what is wrong with tool definitions before a model does. Pure: the same definitions give the same findings."""
+"""Find what is wrong with tool definitions before a model does. Pure: the same definitions give the
+same findings.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,12 @@ CHECKS = (
 def lint(
     tools: Iterable[Any], *, server: str = "", origin: str = "tools"
 ) -> tuple[ToolFinding, ...]:
-    """Return what is wrong with tools, each alone and beside the others; the worst first, then by place.
+    """Return what is wrong with tools, each alone and beside the others; the worst first, then by
+    place.
 
-    `tools` are definitions of any dialect, or catalogues of them (`tools/list` results, `functions`), as Python
-    values, `ToolDefinition` or `LintTool`. What is no definition at all is a finding, too. `server` and `origin` name
-    where they come from, where they do not say so.
+    `tools` are definitions of any dialect, or catalogues of them (`tools/list` results,
+    `functions`), as Python values, `ToolDefinition` or `LintTool`. What is no definition at all is
+    a finding, too. `server` and `origin` name where they come from, where they do not say so.
     """
     good, found = lint_tools(tools, server=server, origin=origin)
     for tool in good:

@@ -1,4 +1,6 @@
-"""Which tools do the same: what a model cannot choose between. By words alone, so that no model is needed to say it."""
+"""Which tools do the same: what a model cannot choose between. By words alone, so that no model is
+needed to say it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from math import log, sqrt
 from ctx_pipeline.tools.words import VERBS, content_words, same_name, verb_of
 
 OVERLAP = 0.7
-"""Likeness, 0 to 1, from which two tools count as doing the same. Chosen on the 117 tools of one server, of which some
-were split from others, and on tools copied from them in other words."""
+"""Likeness, 0 to 1, from which two tools count as doing the same. Chosen on the 117 tools of one
+server, of which some were split from others, and on tools copied from them in other words."""
 NAME_SHARE = 0.35
 """How much of the likeness the names say; the descriptions say the rest."""
 OTHER_VERB = 0.8
@@ -26,7 +28,8 @@ COMMON = 40
 ALL_PAIRS = 150
 """Tools of which every pair is compared; that takes a tenth of a second."""
 HOPELESS = 0.2
-"""Below this descriptions have nothing in common, even where one of them only begins like the other."""
+"""Below this descriptions have nothing in common, even where one of them only begins like the
+other."""
 SHARED_BY = 2
 """A sentence in more descriptions than this tells no tool from another."""
 SAME_TEXT = 0.97
@@ -114,7 +117,9 @@ def _verb_share(first: str | None, second: str | None) -> float:
 
 
 def _without_boilerplate(descriptions: Sequence[str]) -> list[str]:
-    """Return descriptions without the sentences that several tools share; one that has no other keeps them."""
+    """Return descriptions without the sentences that several tools share; one that has no other
+    keeps them.
+    """
     sentences = [
         [part for sentence in _SENTENCE_END.split(text) if (part := sentence.strip())]
         for text in descriptions
@@ -125,7 +130,9 @@ def _without_boilerplate(descriptions: Sequence[str]) -> list[str]:
 
 
 def _opening(description: str) -> str:
-    """Return the first sentence, which says what a tool is for; what follows says how it is used."""
+    """Return the first sentence, which says what a tool is for; what follows
+    says how it is used.
+    """
     return _SENTENCE_END.split(description, maxsplit=1)[0]
 
 
@@ -156,7 +163,9 @@ def _pairs(
     names: Sequence[Counter[str]],
     texts: Sequence[Counter[str]],
 ) -> Iterator[tuple[int, int]]:
-    """Yield the pairs that are compared: all of a small catalogue, else those that share a word that is not common."""
+    """Yield the pairs that are compared: all of a small catalogue, else those that share a word
+    that is not common.
+    """
     if len(tools) <= ALL_PAIRS:
         yield from combinations(range(len(tools)), 2)
         return

@@ -26,9 +26,11 @@ class Searched(NamedTuple):
 
 
 def search(pattern: str, text: str) -> Searched:
-    """Search a text for a pattern from outside, never longer than in proportion to pattern and text.
+    """Search a text for a pattern from outside, never longer than in proportion to pattern and
+    text.
 
-    RE2 has no backtracking: `(a+)+$` is as quick as `a+$`. Lookaround and back references it does not take.
+    RE2 has no backtracking: `(a+)+$` is as quick as `a+$`. Lookaround and back references it does
+    not take.
     """
     if len(pattern) > MAX_PATTERN_CHARS or len(text) > MAX_TEXT_CHARS:
         return Searched(None, 1)

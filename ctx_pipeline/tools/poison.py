@@ -1,7 +1,8 @@
-"""What a definition does to the model that reads it: instructions, hidden text, ways out for data, secrets.
+"""What a definition does to the model that reads it: instructions, hidden text, ways out for data,
+secrets.
 
-Patterns find what is written plainly, in English and in Chinese. They are a first look, not a defence: what a tool may
-do is decided where it runs.
+Patterns find what is written plainly, in English and in Chinese. They are a first look, not a
+defence: what a tool may do is decided where it runs.
 """
 
 from __future__ import annotations
@@ -14,153 +15,245 @@ from typing import Any, cast
 from ctx_pipeline.tools.schema_walk import MAX_DEPTH, is_within_limits
 
 _I = re.IGNORECASE | re.DOTALL
+
+
+def _any(*words: str) -> str:
+    """Return a pattern that finds one of several words or patterns."""
+    return f"(?:{'|'.join(words)})"
+
+
+_WHAT_WAS_SAID = _any(
+    *("previous", "prior", "above", "earlier", "preceding", "existing", "former", "system"),
+    *("safety", "all", "any", "other", "your", "the user'?s?"),
+)
+_INSTRUCTIONS = _any(
+    *("instructions?", "prompts?", "rules?", "messages?", "guidelines?", "guidance"),
+    *("directions", "training", "polic(?:y|ies)", "directives?", "restrictions?"),
+    *("guardrails?", "context", "request"),
+)
+_TO_TELL = _any(
+    *("tell", "telling", "inform", "informing", "mention", "mentioning", "notify", "notifying"),
+    *("reveal", "revealing", "alert", "alerting", "disclose", "disclosing", "ask", "asking"),
+    *("show", "showing", "let"),
+)
 _INJECTION = tuple(
     re.compile(pattern, _I)
     for pattern in (
-        r"\b(?:ignore|disregard|forget|override|bypass|discard|neglect|set aside)\b.{0,30}?\b(?:previous|prior"
-        r"|above|earlier"
-        r"|preceding|existing|former|system|safety|all|any|other|your|the user'?s?)\b.{0,30}?\b(?:instructions?"
-        r"|prompts?|rules?"
-        r"|messages?|guidelines?|guidance|directions|training|polic(?:y|ies)|directives?|restrictions?|guardrails?"
-        r"|context|request)\b"
-        r"|\b(?:ignore|disregard|forget)\b.{0,15}\b(?:everything|anything|all|what)\b.{0,25}\b(?:above|before"
-        r"|previously|earlier|said|told|else)\b",
-        r"\b(?:do not|don'?t|never|must not|avoid|without)\b.{0,20}\b(?:tell|telling|inform|informing|mention"
-        r"|mentioning|notify"
-        r"|notifying|reveal|revealing|alert|alerting|disclose|disclosing|ask|asking|show|showing"
-        r"|let)\b.{0,25}\b(?:the )?"
-        r"(?:user|human|operator|person|anyone)\b",
-        r"\b(?:hide|conceal|keep)\b.{0,30}\bfrom (?:the )?(?:user|human|operator)\b|\bignore the (?:user|human"
-        r"|operator)\b",
-        r"\b(?:skip|bypass|disable|without)\b.{0,20}\b(?:safety|security|asking|confirmations?"
-        r"|approvals?)\b.{0,20}\b(?:checks?"
-        r"|user|prompts?|rules?|filters?)\b|\b(?:do not|don'?t|never) (?:reveal|disclose|show|repeat) (?:these|this"
-        r"|the|your)"
+        # "ignore all previous instructions", "forget everything above"
+        r"\b(?:ignore|disregard|forget|override|bypass|discard|neglect|set aside)\b.{0,30}?"
+        rf"\b{_WHAT_WAS_SAID}\b.{{0,30}}?\b{_INSTRUCTIONS}\b"
+        r"|\b(?:ignore|disregard|forget)\b.{0,15}\b(?:everything|anything|all|what)\b.{0,25}"
+        r"\b(?:above|before|previously|earlier|said|told|else)\b",
+        # "do not tell the user"
+        r"\b(?:do not|don'?t|never|must not|avoid|without)\b.{0,20}"
+        rf"\b{_TO_TELL}\b.{{0,25}}\b(?:the )?(?:user|human|operator|person|anyone)\b",
+        # "hide this from the user", "ignore the user"
+        r"\b(?:hide|conceal|keep)\b.{0,30}\bfrom (?:the )?(?:user|human|operator)\b"
+        r"|\bignore the (?:user|human|operator)\b",
+        # "skip the security checks", "never reveal these instructions"
+        r"\b(?:skip|bypass|disable|without)\b.{0,20}"
+        r"\b(?:safety|security|asking|confirmations?|approvals?)\b.{0,20}"
+        r"\b(?:checks?|user|prompts?|rules?|filters?)\b"
+        r"|\b(?:do not|don'?t|never) (?:reveal|disclose|show|repeat) (?:these|this|the|your)"
         r"\s+(?:instructions?|prompt|text|note)\b",
-        r"<\s*/?\s*(?:important|system|instructions?|secret|hidden|assistant|admin|override|sys|inst)\b[^>]{0,40}>"
-        r"|\[\s*/?(?:system|inst|important)\s*\]|<\|[a-z_]+\|>|^\s*(?:system|assistant)\s*:",
-        r"\b(?:system prompt|developer (?:mode|message|prompt)|jailbreak|do anything now|new instructions?\s*:"
-        r"|hidden instructions?"
-        r"|secret instructions?)\b",
-        r"\byou (?:are now|must now|will now)\b|\bfrom now on,? you\b|\bact as (?:an?|the) (?:admin|root|system"
-        r"|unrestricted)"
-        r"|\bpretend (?:to be|that you)\b|\byour (?:new|real|true) (?:role|task|goal|instructions?)\b",
-        r"(?:忽略|无视|忘记|忘掉|绕过|覆盖|不要理会|不用管|抛开).{0,15}(?:之前|以上|先前|前面|上述|所有|系统|原有|其他|用户).{0,10}"
+        # marks of a prompt's own parts: <important>, [system], <|im_start|>, a line `system:`
+        r"<\s*/?\s*"
+        r"(?:important|system|instructions?|secret|hidden|assistant|admin|override|sys|inst)\b"
+        r"[^>]{0,40}>"
+        r"|\[\s*/?(?:system|inst|important)\s*\]"
+        r"|<\|[a-z_]+\|>"
+        r"|^\s*(?:system|assistant)\s*:",
+        # "new instructions:", "developer mode"
+        r"\b(?:system prompt|developer (?:mode|message|prompt)|jailbreak|do anything now"
+        r"|new instructions?\s*:|hidden instructions?|secret instructions?)\b",
+        # "you are now", "act as an admin", "your real task"
+        r"\byou (?:are now|must now|will now)\b"
+        r"|\bfrom now on,? you\b"
+        r"|\bact as (?:an?|the) (?:admin|root|system|unrestricted)"
+        r"|\bpretend (?:to be|that you)\b"
+        r"|\byour (?:new|real|true) (?:role|task|goal|instructions?)\b",
+        # 忽略之前的所有指令
+        r"(?:忽略|无视|忘记|忘掉|绕过|覆盖|不要理会|不用管|抛开).{0,15}"
+        r"(?:之前|以上|先前|前面|上述|所有|系统|原有|其他|用户).{0,10}"
         r"(?:指令|指示|提示|规则|要求|消息|限制|说明|约束|内容)",
-        r"(?:不要|不得|切勿|请勿|别|无需|避免).{0,8}(?:告诉|告知|通知|提及|透露|提醒|询问|让).{0,8}(?:用户|使用者|任何人|人类)",
+        # 不要告诉用户
+        r"(?:不要|不得|切勿|请勿|别|无需|避免).{0,8}"
+        r"(?:告诉|告知|通知|提及|透露|提醒|询问|让).{0,8}"
+        r"(?:用户|使用者|任何人|人类)",
         r"系统提示词|越狱|你现在是|从现在(?:起|开始)，?你|新的?指令[:：]|隐藏指令",
     )
 )
 _ORDERS = tuple(
     re.compile(pattern, _I)
     for pattern in (
-        r"\b(?:before|prior to|after|whenever|every time|each time)\b.{0,30}\b(?:us(?:e|ing)|call(?:ing)?|invok(?:e"
-        r"|ing)|any|every"
-        r"|all|each|other|answer(?:ing)?|respond(?:ing)?|reply(?:ing)?)\b.{0,50}\b(?:must|always|first|need to"
-        r"|have to|required to)\b.{0,30}"
+        # "before using any tool you must call"
+        r"\b(?:before|prior to|after|whenever|every time|each time)\b.{0,30}"
+        r"\b(?:us(?:e|ing)|call(?:ing)?|invok(?:e|ing)|any|every|all|each|other"
+        r"|answer(?:ing)?|respond(?:ing)?|reply(?:ing)?)\b.{0,50}"
+        r"\b(?:must|always|first|need to|have to|required to)\b.{0,30}"
         r"\b(?:call|use|invoke|run|execute|read|send|fetch)\b",
-        r"\b(?:must|always|you need to|be sure to|make sure to|required to)\b.{0,20}\b(?:call|use|invoke|run"
-        r"|execute|prefer)\b.{0,25}"
+        # "always use this tool instead"
+        r"\b(?:must|always|you need to|be sure to|make sure to|required to)\b.{0,20}"
+        r"\b(?:call|use|invoke|run|execute|prefer)\b.{0,25}"
         r"\b(?:this|the \w+)\b.{0,20}\b(?:instead|before|first|prior|over|rather)\b",
-        r"\b(?:this tool )?(?:replaces|supersedes|overrides|takes precedence over"
-        r"|takes priority over)\b.{0,30}\b(?:tools?|functions?)\b",
-        r"\b(?:must|should|always|has to|needs to|required to)\b.{0,20}\bbe (?:called|used|invoked|run|executed"
-        r"|preferred)\b.{0,25}"
+        # "this tool replaces the other tools"
+        r"\b(?:this tool )?"
+        r"(?:replaces|supersedes|overrides|takes precedence over|takes priority over)\b.{0,30}"
+        r"\b(?:tools?|functions?)\b",
+        # "must be called before any"
+        r"\b(?:must|should|always|has to|needs to|required to)\b.{0,20}"
+        r"\bbe (?:called|used|invoked|run|executed|preferred)\b.{0,25}"
         r"\b(?:before|first|prior|after|instead|over|whenever|every|all|any|each)\b",
-        r"\bprefer this (?:tool|function) over (?:all|any|every|other)\b|\bonly (?:tool"
-        r"|function) (?:that )?you (?:should|may|need)",
-        r"\buse this (?:tool|function)\b.{0,15}\b(?:every|all|any|each|whatever|regardless|always|no matter)\b",
-        r"(?:(?:^|[.!?;]\s*+|\n[^\S\n]*+)(?:call|invoke|run|execute|trigger)|(?-i:\b(?:Call|Invoke|Run"
-        r"|Execute)))\s+(?:the\s+)?[`'\"]?[a-z]+_\w+",
-        r"\b(?:never|do not|don'?t|stop) (?:use|call|using|calling)\b.{0,20}\b(?:any )?other\b",
-        r"\b(?:then|also|afterwards?|additionally|next|finally|first|must|always|please|and)[, ]+(?:you (?:must"
-        r"|should) )?"
-        r"(?:always )?(?:call|invoke|run|execute|trigger)\b(?: the)? [`'\"]?[a-z]\w*_\w+[`'\"]?",
-        r"(?:调用|使用|执行|回答).{0,12}(?:之前|前|之后|后).{0,10}(?:必须|务必|一定要|应当|先).{0,6}(?:调用|使用|执行|读取|发送)",
-        r"(?:必须|务必|一定要|始终|总是|优先).{0,6}(?:调用|使用|执行).{0,10}(?:本|此|该|这个)(?:工具|函数)"
+        # "prefer this tool over all", "the only tool you should"
+        r"\bprefer this (?:tool|function) over (?:all|any|every|other)\b"
+        r"|\bonly (?:tool|function) (?:that )?you (?:should|may|need)",
+        # "use this tool for every"
+        r"\buse this (?:tool|function)\b.{0,15}"
+        r"\b(?:every|all|any|each|whatever|regardless|always|no matter)\b",
+        # an order at the start of a sentence: "Call read_file"
+        r"(?:(?:^|[.!?;]\s*+|\n[^\S\n]*+)(?:call|invoke|run|execute|trigger)"
+        r"|(?-i:\b(?:Call|Invoke|Run|Execute)))"
+        r"\s+(?:the\s+)?[`'\"]?[a-z]+_\w+",
+        # "never use any other"
+        r"\b(?:never|do not|don'?t|stop) (?:use|call|using|calling)\b.{0,20}"
+        r"\b(?:any )?other\b",
+        # "then call send_mail"
+        r"\b(?:then|also|afterwards?|additionally|next|finally|first|must|always|please|and)[, ]+"
+        r"(?:you (?:must|should) )?(?:always )?"
+        r"(?:call|invoke|run|execute|trigger)\b(?: the)? [`'\"]?[a-z]\w*_\w+[`'\"]?",
+        # 调用其他工具之前必须先读取
+        r"(?:调用|使用|执行|回答).{0,12}(?:之前|前|之后|后).{0,10}"
+        r"(?:必须|务必|一定要|应当|先).{0,6}(?:调用|使用|执行|读取|发送)",
+        # 必须优先使用本工具, 不要调用其他
+        r"(?:必须|务必|一定要|始终|总是|优先).{0,6}(?:调用|使用|执行).{0,10}"
+        r"(?:本|此|该|这个)(?:工具|函数)"
         r"|(?:不要|禁止|切勿).{0,4}(?:使用|调用).{0,4}(?:其他|别的|任何其他)",
-        r"(?:然后|接着|随后|同时|并且?|还要|必须|务必|再).{0,4}(?:调用|执行|触发)\s*[`'\"“]?[A-Za-z]\w*_\w+",
+        # 然后调用 send_mail
+        r"(?:然后|接着|随后|同时|并且?|还要|必须|务必|再).{0,4}"
+        r"(?:调用|执行|触发)\s*[`'\"“]?[A-Za-z]\w*_\w+",
     )
 )
-_EVERYTHING = (
-    r"(?:any|every|all|each|other|another|anything|everything|else|answering|responding|replying|doing"
-    r"|you (?:answer|do|respond|reply|use|call|start)|the (?:others?|rest|first|user|conversation|session))"
+_EVERYTHING = _any(
+    *("any", "every", "all", "each", "other", "another", "anything", "everything", "else"),
+    *("answering", "responding", "replying", "doing"),
+    "you (?:answer|do|respond|reply|use|call|start)",
+    "the (?:others?|rest|first|user|conversation|session)",
 )
 _THIS_TOOL = r"(?:(?:this|the present) (?:tool|function|one)|it)\b"
-_CALL = r"(?:call|use|invoke|run|execute|prefer|choose|pick)"
-_CALLED = r"(?:called|used|invoked|run|executed|preferred|chosen)"
+_CALL = _any("call", "use", "invoke", "run", "execute", "prefer", "choose", "pick")
+_CALLED = _any("called", "used", "invoked", "run", "executed", "preferred", "chosen")
 _PRIORITY = tuple(
     re.compile(pattern, _I)
     for pattern in (
-        rf"\b(?:always|must|should|have to|need to|required to|(?:be|make) sure to|please)\b.{{0,20}}\b{_CALL}\b"
-        rf".{{0,10}}\b{_THIS_TOOL}.{{0,20}}\b(?:first|instead|over any|(?:before|prior to) {_EVERYTHING})\b",
-        rf"\b(?:this tool|this function|it)\b.{{0,5}}\b(?:must|should|has to|needs to|is to)\b.{{0,10}}\bbe {_CALLED}\b"
-        rf".{{0,20}}\b(?:first|instead|(?:before|prior to|over) {_EVERYTHING}|every|for (?:all|any|every|each))\b",
-        rf"\b(?:before|prior to|whenever|every time|each time)\b.{{0,15}}\b{_EVERYTHING}\b.{{0,40}}\b{_CALL}\b"
-        rf".{{0,10}}\b{_THIS_TOOL}",
+        # "always use this tool first"
+        r"\b(?:always|must|should|have to|need to|required to|(?:be|make) sure to|please)\b.{0,20}"
+        rf"\b{_CALL}\b.{{0,10}}\b{_THIS_TOOL}.{{0,20}}"
+        rf"\b(?:first|instead|over any|(?:before|prior to) {_EVERYTHING})\b",
+        # "it must be called before any"
+        r"\b(?:this tool|this function|it)\b.{0,5}"
+        rf"\b(?:must|should|has to|needs to|is to)\b.{{0,10}}\bbe {_CALLED}\b.{{0,20}}"
+        rf"\b(?:first|instead|(?:before|prior to|over) {_EVERYTHING}|every"
+        r"|for (?:all|any|every|each))\b",
+        # "before answering, call this tool"
+        rf"\b(?:before|prior to|whenever|every time|each time)\b.{{0,15}}\b{_EVERYTHING}\b.{{0,40}}"
+        rf"\b{_CALL}\b.{{0,10}}\b{_THIS_TOOL}",
+        # an order: "Use this tool before all"
         rf"(?:^|[.!?;:]\s*+|\n)(?:always )?{_CALL} this (?:tool|function)"
         rf" (?:first|(?:before|prior to) {_EVERYTHING})\b",
+        # "prefer this tool over every", "the only tool you may", "never use another"
         r"\bprefer this (?:tool|function) (?:over|to|instead of) (?:all|any|every|each|other)\b"
         r"|\bthe only (?:tool|function) (?:that )?you (?:should|may|need|must)\b"
-        r"|\b(?:never|do not|don'?t|stop) (?:use|call|using|calling|invoke) (?:any )?(?:other|another)\b",
+        r"|\b(?:never|do not|don'?t|stop) (?:use|call|using|calling|invoke) (?:any )?"
+        r"(?:other|another)\b",
+        # "use this tool instead of all"
         r"\buse this (?:tool|function)\b.{0,10}\binstead of (?:all|any|every|each)\b",
-        r"(?:必须|务必|一定要|应当|应该|始终|总是|永远|每次都?|请).{0,6}(?:首先|优先|先|第一个).{0,6}(?:调用|使用|执行)"
+        # 请首先调用本工具
+        r"(?:必须|务必|一定要|应当|应该|始终|总是|永远|每次都?|请).{0,6}"
+        r"(?:首先|优先|先|第一个).{0,6}(?:调用|使用|执行)"
         r".{0,4}(?:本|此|该|这个)(?:工具|函数)",
-        r"(?:必须|务必|一定要|应当|始终|总是|永远|优先).{0,4}(?:调用|使用|执行).{0,4}(?:本|此|该|这个)(?:工具|函数)",
-        r"(?:任何|所有|每次|一切|其他|别的).{0,12}前.{0,6}(?:必须|务必|一定要|都要|都应|先).{0,8}(?:调用|使用|执行)",
+        # 始终使用本工具
+        r"(?:必须|务必|一定要|应当|始终|总是|永远|优先).{0,4}(?:调用|使用|执行).{0,4}"
+        r"(?:本|此|该|这个)(?:工具|函数)",
+        # 每次回答前都要调用
+        r"(?:任何|所有|每次|一切|其他|别的).{0,12}前.{0,6}"
+        r"(?:必须|务必|一定要|都要|都应|先).{0,8}"
+        r"(?:调用|使用|执行)",
+        # 不要使用其他
         r"(?:不要|禁止|切勿|不得|别).{0,4}(?:使用|调用).{0,4}(?:其他|别的|任何其他)",
     )
 )
-_SENSITIVE = (
-    r"(?:conversation|chat (?:history|log)|message history|api[ _-]?keys?|passwords?|credentials?|access tokens?"
-    r"|auth(?:entication)? tokens?|secrets?|private keys?|ssh keys?|~/\.\w+|\.env\b|id_rsa|mcp\.json"
-    r"|environment variables?|system prompt|cookies?|session tokens?|credit card"
-    r"|user'?s (?:data|files?|emails?|messages?)|all (?:data|files?|emails?|messages?|context)|/etc/\w+)"
+_SENSITIVE = _any(
+    *("conversation", "chat (?:history|log)", "message history", "api[ _-]?keys?", "passwords?"),
+    *("credentials?", "access tokens?", "auth(?:entication)? tokens?", "secrets?"),
+    *("private keys?", "ssh keys?", r"~/\.\w+", r"\.env\b", "id_rsa", r"mcp\.json"),
+    *("environment variables?", "system prompt", "cookies?", "session tokens?", "credit card"),
+    "user'?s (?:data|files?|emails?|messages?)",
+    "all (?:data|files?|emails?|messages?|context)",
+    r"/etc/\w+",
 )
-_SENDING = (
-    r"(?:send|post|upload|forward|transmit|exfiltrate|leak|submit|report|deliver|copy|bcc|cc|share"
-    r"|e?-?mail(?= (?:it|this|that|them|these|the|all|any|every|each|a copy)\b))"
+_SENDING = _any(
+    *("send", "post", "upload", "forward", "transmit", "exfiltrate", "leak", "submit", "report"),
+    *("deliver", "copy", "bcc", "cc", "share"),
+    # as a verb, not "the email"
+    r"e?-?mail(?= (?:it|this|that|them|these|the|all|any|every|each|a copy)\b)",
 )
-_TAKING = (
-    r"(?:pass|include|put|provide|add|append|attach|insert|embed|encode|paste|dump|read|fetch|collect|extract|cat|open"
-    r"|load|grab|supply)"
+_TAKING = _any(
+    *("pass", "include", "put", "provide", "add", "append", "attach", "insert", "embed", "encode"),
+    *("paste", "dump", "read", "fetch", "collect", "extract", "cat", "open", "load", "grab"),
+    "supply",
 )
 _SAME = r"(?:(?!\. ).)"
 """What stands within one sentence."""
 _MEANT = r"(?:(?!\. |e\.g|example:|for example|such as|format).)"
 """What leads to an address that is meant, not shown."""
-_CARGO = (
-    rf"(?:{_SENSITIVE}|results?|outputs?|responses?|answers?|everything|data|files?|contents?|messages?|context|history"
-    r"|emails?|it|them|this|copy|copies|documents?|details|logs?|transcripts?|prompts?|inputs?|quer(?:y|ies))"
+_CARGO = _any(
+    _SENSITIVE,
+    *("results?", "outputs?", "responses?", "answers?", "everything", "data", "files?"),
+    *("contents?", "messages?", "context", "history", "emails?", "it", "them", "this", "copy"),
+    *("copies", "documents?", "details", "logs?", "transcripts?", "prompts?", "inputs?"),
+    "quer(?:y|ies)",
 )
 _ADDRESS = r"(?:https?://|www\.|\bftp://|[\w.+-]{1,64}@[\w-]{1,64}\.\w+)"
 _ELSEWHERE = (
     r"\b(?:webhook|(?:external|remote|third[- ]party|our|attacker'?s?)\b.{0,15}"
     r"\b(?:server|endpoint|url|site|service|address))\b"
 )
-_SECRET_PLACE = (
-    r"(?:~/\.(?:ssh|aws|gnupg|cursor|kube|docker|config|netrc|npmrc|git-credentials|env)|\.ssh/"
-    r"|id_(?:rsa|ed25519|dsa|ecdsa)|/etc/(?:passwd|shadow)|\bmcp\.json|credentials\.json|/root/)"
+_SECRET_PLACE = _any(
+    r"~/\.(?:ssh|aws|gnupg|cursor|kube|docker|config|netrc|npmrc|git-credentials|env)",
+    *(r"\.ssh/", "id_(?:rsa|ed25519|dsa|ecdsa)", "/etc/(?:passwd|shadow)"),
+    *(r"\bmcp\.json", r"credentials\.json", "/root/"),
 )
 _SENDING_ZH = r"(?:发送|上传|提交|转发|传送|上报|泄露|抄送|传给|传入|发给|发到|传到)"
 _TAKING_ZH = r"(?:读取|附上|附加|包含|填入|粘贴|打开|获取|复制|放入|写入)"
-_SENSITIVE_ZH = (
-    r"(?:对话|聊天记录|密码|密钥|凭证|凭据|令牌|系统提示|环境变量|私钥|Cookie|\.env|\.ssh|上下文|历史记录"
-    r"|用户的?(?:数据|信息|文件))"
+_SENSITIVE_ZH = _any(
+    *("对话", "聊天记录", "密码", "密钥", "凭证", "凭据", "令牌", "系统提示", "环境变量", "私钥"),
+    *("Cookie", r"\.env", r"\.ssh", "上下文", "历史记录", "用户的?(?:数据|信息|文件)"),
+)
+_ARGUMENT = _any(
+    *("param(?:eter)?s?", "arguments?", "fields?", "side ?note", "notes?", "body", "inputs?"),
+    *("tool", "call", "query", "context", "comment", "message"),
 )
 _DATA_OUT = tuple(
     re.compile(pattern, _I)
     for pattern in (
+        # "send the results to https://…"
         rf"\b{_SENDING}\b{_MEANT}{{0,40}}?\b{_CARGO}\b{_MEANT}{{0,60}}?{_ADDRESS}",
+        # "upload the conversation to our server"
         rf"\b{_SENDING}\b{_SAME}{{0,60}}?\b{_SENSITIVE}{_SAME}{{0,60}}?{_ELSEWHERE}",
+        # "put the API key into the note field"
         rf"\b(?:{_SENDING}|{_TAKING})\b{_SAME}{{0,60}}(?:\b|(?=[~./])){_SENSITIVE}{_SAME}{{0,60}}"
-        r"\b(?:as|in|into|to|with)\b.{0,20}\b(?:param(?:eter)?s?|arguments?|fields?|side ?note|notes?|body|inputs?"
-        r"|tool|call|query|context|comment|message)\b",
+        rf"\b(?:as|in|into|to|with)\b.{{0,20}}\b{_ARGUMENT}\b",
+        # "read ~/.ssh/id_rsa"
         rf"\b(?:{_SENDING}|{_TAKING})\b{_SAME}{{0,60}}{_SECRET_PLACE}",
         r"\bexfiltrat\w*",
+        # an image whose address carries what is shown
         r"!\[[^\]]{0,200}\]\(\s*+https?://",
+        # 发送到 https://…
         rf"{_SENDING_ZH}.{{0,40}}{_ADDRESS}",
-        rf"(?:把|将|附上|附加|包含|填入|读取).{{0,20}}{_SENSITIVE_ZH}.{{0,20}}(?:发送|传|参数|字段|填|附|上报|一并|到|至)",
+        # 把密码填入参数
+        rf"(?:把|将|附上|附加|包含|填入|读取).{{0,20}}{_SENSITIVE_ZH}.{{0,20}}"
+        r"(?:发送|传|参数|字段|填|附|上报|一并|到|至)",
+        # 上传聊天记录给第三方
         rf"{_SENDING_ZH}.{{0,20}}{_SENSITIVE_ZH}.{{0,20}}(?:外部|第三方|远程|对方)",
         rf"(?:{_SENDING_ZH}|{_TAKING_ZH}).{{0,30}}{_SECRET_PLACE}",
         rf"{_SECRET_PLACE}.{{0,20}}(?:{_SENDING_ZH}|附上|附加|填入|粘贴)",
@@ -172,7 +265,11 @@ _HIDDEN = re.compile(
 )
 _JOINER = re.compile("(?<=[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[\x00-\x7f])")
 _UNSEEN_MARKUP = re.compile(
-    r"<!--.*?(?:-->|$)|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|color\s*:\s*(?:white|transparent)",
+    r"<!--.*?(?:-->|$)|"
+    r"display\s*:\s*none|"
+    r"visibility\s*:\s*hidden|"
+    r"font-size\s*:\s*0|"
+    r"color\s*:\s*(?:white|transparent)",
     _I,
 )
 _PADDING = re.compile(r"\S[^\S\n]{40,}+\S|\S(?:[^\S\n]*+\n){12,}+[^\S\n]*+\S")
@@ -195,13 +292,15 @@ _SECRETS = tuple(
         r"-----BEGIN [A-Z ]*PRIVATE KEY",
         r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@<>{}$]{1,200}:[^\s/@<>{}$]{3,200}@",
         r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}",
-        r"(?i)\b(?:api[_ -]?key|secret(?:[_ -]?key)?|access[_ -]?token|auth[_ -]?token|password|passwd"
+        r"(?i)\b"
+        r"(?:api[_ -]?key|secret(?:[_ -]?key)?|access[_ -]?token|auth[_ -]?token|password|passwd"
         r"|pwd)\b\s*(?:is|=|:|：)\s*"
         r"['\"]?(?=[^\s'\"]*[0-9])(?=[^\s'\"]*[A-Za-z])[^\s'\"<>{}]{8,}",
     )
 )
 WINDOW_CHARS, WINDOW_STEP = 8_192, 7_680
-"""A longer text is looked at in parts of this size, which overlap: no pattern that matters reaches further."""
+"""A longer text is looked at in parts of this size, which overlap: no pattern that matters reaches
+further."""
 MAX_LOOKED_CHARS = 200_000
 """Characters of one definition that are looked at; a model is shown a tenth of that."""
 POISON = ("prompt_injection", "data_out", "claims_priority", "hidden_text", "unchecked_text")
@@ -209,7 +308,8 @@ POISON = ("prompt_injection", "data_out", "claims_priority", "hidden_text", "unc
 
 
 def suspicions(definition: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield what is suspicious in the texts of a definition: code, words and first place of each code.
+    """Yield what is suspicious in the texts of a definition: code, words and first place of each
+    code.
 
     Names of keys are texts, too. What lies beyond `MAX_LOOKED_CHARS` is not looked at, and told.
     """

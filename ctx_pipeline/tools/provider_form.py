@@ -1,8 +1,9 @@
-"""The form of a tool that every provider takes: one tool in another form makes them refuse the whole call.
+"""The form of a tool that every provider takes: one tool in another form makes them refuse the
+whole call.
 
-A provider wants a name of few characters, and an input schema that says at its top that the arguments are an object
-with properties, without alternatives. Whatever arguments a tool names, its form takes; it may take more, since the
-server of the tool checks again.
+A provider wants a name of few characters, and an input schema that says at its top that the
+arguments are an object with properties, without alternatives. Whatever arguments a tool names, its
+form takes; it may take more, since the server of the tool checks again.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class ProviderForm(NamedTuple):
 def plain_name(name: str, key: str = "") -> str:
     """Return a name that providers take: the name itself where they take it.
 
-    Separators become `_`. Where more than that is lost, the name ends with a hash of `key`, else of itself.
+    Separators become `_`. Where more than that is lost, the name ends with a hash of `key`, else of
+    itself.
     """
     if _NAME.fullmatch(name):
         return name
@@ -81,7 +83,9 @@ def hashed_name(name: str, key: str) -> str:
 
 
 def plain_names(names: Sequence[str]) -> list[str]:
-    """Return a name that providers take for each of some different names, all different; names that they take stay."""
+    """Return a name that providers take for each of some different names, all different; names that
+    they take stay.
+    """
     taken = {name for name in names if plain_name(name) == name}
     found: list[str] = []
     for name in names:
@@ -114,7 +118,8 @@ def provider_form(content: str) -> ProviderForm:
 
 
 def provider_schema(schema: Schema) -> Schema:
-    """Return an input schema in the form that every provider takes; what the schema names, it takes.
+    """Return an input schema in the form that every provider takes; what the schema names, it
+    takes.
 
     Raises:
         Refused: there is no such form.
@@ -204,7 +209,8 @@ class _Merge:
         self._left -= 1
         if self._left < 0 or depth > MAX_DEPTH:
             raise Refused(
-                "its input schema has too many alternatives or references at its top, or refers to itself"
+                "its input schema has too many alternatives or references "
+                "at its top, or refers to itself"
             )
         if isinstance(schema, bool):
             return _Arguments() if schema else None
@@ -285,7 +291,9 @@ def _rest_of_both(first: Schema, second: Schema) -> Schema:
 
 
 def _one_of(branches: list[_Arguments]) -> _Arguments:
-    """Return what holds where at least one holds. What one branch alone names keeps the form that it gives it."""
+    """Return what holds where at least one holds. What one branch alone names keeps the form that
+    it gives it.
+    """
     names = dict.fromkeys(name for branch in branches for name in branch.properties)
     properties = {
         name: _joined(

@@ -1,7 +1,9 @@
-"""A schema without what makes it invalid: providers that check it refuse every tool of the call for one that is.
+"""A schema without what makes it invalid: providers that check it refuse every tool of the call for
+one that is.
 
-A keyword whose value has another form than JSON Schema wants says nothing that a validator could hold anybody to, so
-it can go. Types that other languages call otherwise are called by the name that JSON Schema has for them.
+A keyword whose value has another form than JSON Schema wants says nothing that a validator could
+hold anybody to, so it can go. Types that other languages call otherwise are called by the name that
+JSON Schema has for them.
 """
 
 from __future__ import annotations
@@ -104,7 +106,9 @@ _FORMS: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 
 def repaired(schema: Schema, depth: int = 0) -> Schema:
-    """Return a schema without invalid keywords and types of other languages; what it takes, the result takes."""
+    """Return a schema without invalid keywords and types of other languages; what it takes, the
+    result takes.
+    """
     if depth > MAX_DEPTH:
         return schema
     kept: Schema = {}
@@ -140,7 +144,9 @@ def _in_present_draft(schema: Schema) -> Schema:
 
 
 def _type_of(value: Any) -> Schema:
-    """Return `type` with names of JSON Schema alone; nothing where every type is meant or none is known."""
+    """Return `type` with names of JSON Schema alone; nothing where every type is meant or none is
+    known.
+    """
     listed: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     names = [_type_name(name) if isinstance(name, str) else None for name in listed]
     known = list(dict.fromkeys(name for name in names if name is not None))

@@ -1,4 +1,6 @@
-"""Where a JSON Schema holds further schemas, so that a property called `description` is not taken for a keyword."""
+"""Where a JSON Schema holds further schemas, so that a property called `description` is not taken
+for a keyword.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,14 @@ MAX_DEPTH = 64
 """Deepest schema that is looked into; a definition with more is refused when it is read."""
 
 MAX_PARTS, MAX_VALUES = 3_000, 50_000
-"""Objects and lists, and values at all, of the largest definition that is looked into: far more than a model can be
-shown."""
+"""Objects and lists, and values at all, of the largest definition that is looked into: far more
+than a model can be shown."""
 
 
 def is_within_limits(value: Any) -> bool:
-    """Return whether a value is small enough to be looked into: `MAX_PARTS`, `MAX_VALUES`, `MAX_DEPTH`."""
+    """Return whether a value is small enough to be looked into: `MAX_PARTS`, `MAX_VALUES`,
+    `MAX_DEPTH`.
+    """
     layer: list[Any] = [value]
     parts = values = 0
     for _ in range(MAX_DEPTH + 1):
@@ -60,7 +64,9 @@ def is_within_limits(value: Any) -> bool:
 
 
 def children(schema: Schema) -> Iterator[tuple[Path, Schema]]:
-    """Yield every schema directly within a schema, with its path from there. True and False are no schemas here."""
+    """Yield every schema directly within a schema, with its path from there. True and False are no
+    schemas here.
+    """
     for keyword, value in schema.items():
         if keyword in BY_NAME and isinstance(value, dict):
             for name, part in cast("dict[str, Any]", value).items():
@@ -131,7 +137,9 @@ def show_path(path: Path) -> str:
 
 
 def resolve(root: Schema, reference: str) -> Any:
-    """Return what a local reference (`#`, `#/$defs/x`) leads to; None where it leads nowhere or elsewhere."""
+    """Return what a local reference (`#`, `#/$defs/x`) leads to; None where it leads nowhere or
+    elsewhere.
+    """
     if not reference.startswith("#"):
         return None
     here: Any = root

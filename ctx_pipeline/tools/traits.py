@@ -1,4 +1,6 @@
-"""What a tool's definition says beside its words: how risky it is, in which phases it belongs, what it returns."""
+"""What a tool's definition says beside its words: how risky it is, in which phases it belongs, what
+it returns.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ RISKS: Final = ("low", "medium", "high")
 """How much a call can do, from reading to destroying; each is the number of its place."""
 
 _RETURNS = re.compile(
-    r"\b(?:returns?|returning|returned|responds? with|response|outputs?|yields?|results? (?:is|are|in|include|contain)"
+    r"\b(?:returns?|returning|returned|responds? with|response|outputs?|yields?|"
+    r"results? (?:is|are|in|include|contain)"
     r"|gives? back|produces?|emits?)\b|返回|输出|结果|响应",
     re.IGNORECASE,
 )
@@ -32,18 +35,22 @@ MAX_RETURN_CHARS = 400
 
 _NEGATED = r"(?<!\bnot )(?<!\bnever )(?<!n't )(?<!\bno )(?<!\bwithout )"
 _DESTROYS = re.compile(
-    rf"{_NEGATED}\b(?:deletes|removes|erases|destroys|drops|purges|wipes|truncates|uninstalls|revokes|terminates|kills"
+    rf"{_NEGATED}\b(?:deletes|removes|erases|destroys|drops|purges|wipes|truncates|uninstalls|"
+    r"revokes|terminates|kills"
     r"|overwrites|shreds)\b"
     r"|(?:^|[.;:!?,]\s|\b(?:and|then|to|will|can|may|also|which|that|or)\s)(?:\w{1,20}ly\s)?"
-    r"(?:delete|erase|destroy|drop|purge|wipe|truncate|uninstall|revoke|overwrite|shred)\s+(?:the|an?|all|every|any|each"
+    r"(?:delete|erase|destroy|drop|purge|wipe|truncate|uninstall|revoke|overwrite|shred)\s+"
+    r"(?:the|an?|all|every|any|each"
     r"|your|our|its|their|old|existing|data|files?|records?|rows?|tables?|users?)\b",
     re.IGNORECASE,
 )
 _MONEY = r"\b(?:money|funds?|payments?|cash|dollars|usd|euros?|crypto(?:currency)?|bitcoins?)\b"
 _PAYS = re.compile(
-    rf"{_NEGATED}\b(?:wires|transfers|sends|pays|withdraws|moves|charges|debits|refunds|remits)\b.{{0,30}}{_MONEY}"
+    rf"{_NEGATED}\b(?:wires|transfers|sends|pays|withdraws|moves|charges|debits|refunds|"
+    rf"remits)\b.{{0,30}}{_MONEY}"
     r"|(?:^|[.;:!?,]\s|\b(?:and|then|to|will|can|may|also|which|that|or)\s)(?:\w{1,20}ly\s)?"
-    rf"(?:wire|transfer|send|withdraw|move|charge|debit|refund|remit|make)\s.{{0,30}}{_MONEY}|\b(?:pays|pay)\s+(?:the|an?|all"
+    rf"(?:wire|transfer|send|withdraw|move|charge|debit|refund|remit|make)\s.{{0,30}}{_MONEY}|"
+    r"\b(?:pays|pay)\s+(?:the|an?|all"
     r"|every|any|each|your|someone|somebody|bills?|invoices?)\b",
     re.IGNORECASE,
 )
@@ -79,11 +86,13 @@ LOOKED_CHARS = 4_000
 def risk_of(
     name: str, description: str, annotations: Mapping[str, Any], *, trusted: bool = True
 ) -> str:
-    """Return `low` (it only reads), `medium` (it writes) or `high` (what it does may not be undone).
+    """Return `low` (it only reads), `medium` (it writes) or `high` (what it does may not be
+    undone).
 
-    What the annotations say counts, but never against the name or the first verb of the description: `delete_file` is
-    `high` even where it claims to be read-only, and so is what pays. Without annotations the verbs of the name decide,
-    then what the description says that it does; a tool of which nothing is known is `medium`. English and Chinese.
+    What the annotations say counts, but never against the name or the first verb of the
+    description: `delete_file` is `high` even where it claims to be read-only, and so is what pays.
+    Without annotations the verbs of the name decide, then what the description says that it does; a
+    tool of which nothing is known is `medium`. English and Chinese.
 
     The annotations of a tool that is not `trusted` may raise its risk and never lower it.
     """
@@ -120,9 +129,11 @@ def _pays(name: str) -> bool:
 
 
 def _verb_risk(words: Sequence[str], text: str) -> int | None:
-    """Return the risk of the verbs in some words: one that destroys, else the first word, else one that reads.
+    """Return the risk of the verbs in some words: one that destroys, else the first word, else one
+    that reads.
 
-    What may be a noun or only read (`order`, `run`) counts only where no other word says what is done.
+    What may be a noun or only read (`order`, `run`) counts only where no other word says what is
+    done.
     """
     if any(word in DESTROYING for word in words) or any(verb in text for verb in DESTROYING_ZH):
         return 2
@@ -145,7 +156,9 @@ def _first_words(description: str) -> tuple[str, ...]:
 
 
 def phases_of(annotations: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the phases that a definition declares (`_meta.phases`, else `annotations.phases`); empty: every phase."""
+    """Return the phases that a definition declares (`_meta.phases`, else `annotations.phases`);
+    empty: every phase.
+    """
     for holder in (meta, annotations):
         for key in ("phases", "phase"):
             value = holder.get(key)
@@ -161,7 +174,9 @@ def phases_of(annotations: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[
 
 
 def returns_of(description: str, output_schema: Mapping[str, Any] | None) -> str | None:
-    """Return what a definition says of the result: its sentences about that, else what the output schema names."""
+    """Return what a definition says of the result: its sentences about that, else what the output
+    schema names.
+    """
     said = [
         sentence.strip() for sentence in _SENTENCE.findall(description) if _RETURNS.search(sentence)
     ]

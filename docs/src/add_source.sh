@@ -52,19 +52,19 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      2      2       0        0      2       0
 # >
-# > 14 live items, 2 embedded, 0 reused, 0 retired in 7.4 s
-# > artifact fa06fd2527c14ed84eeef095d17882ac841111515f2be2f0da97c58875df1ce1
+# > 14 live items, 2 embedded, 0 reused, 0 retired in 2.8 s
+# > artifact fa91148b2c41a8665380b901fd6e4c2afb2ae205b05b660ff6d4c92e274ab1fb
 
 #: ask head=8
 ctx assemble "orders of a stopped warehouse are missing" --at 2026-11-30T00:00:00Z
 # > In the pack: 4 items, 2 tools
 # > section       item                                version       shown   tokens  why in
-# > instructions  instruction:policies/AGENTS.md      e2ba1c50e610  full       115  score 0.69
+# > instructions  instruction:policies/AGENTS.md      e2ba1c50e610  full       115  score 0.70
 # > task          task:request/task                   8121ab3ccb84  full        45  protected
 # > state         state:request/scope                 6dfdc4f2074b  full        65  protected
 # > evidence      document:runbooks/late-orders.md#1  1             full        72  score 1.44
-# > tools         tool:tools/orders_search            7a6e570a9ae8  schema     109  score 0.90
-# > tools         tool:tools/refund_create            a0a6bc161696  schema      92  score 0.94
+# > tools         tool:tools/orders_search            7a6e570a9ae8  schema     109  score 0.91
+# > tools         tool:tools/refund_create            a0a6bc161696  schema      92  score 0.96
 # > …
 
 #: broken tail=7
@@ -81,8 +81,8 @@ ctx build --select 'sources/runbooks+' --strict
 # > Not loaded: 1; everything else is
 # >   runbooks/broken.md:2 naive_time: valid_from: has no zone: write it with an offset, as 2026-01-31T00:00:00Z
 # >
-# > 14 live items, 0 embedded, 2 reused, 0 retired in 7.5 s
-# > artifact fa06fd2527c14ed84eeef095d17882ac841111515f2be2f0da97c58875df1ce1
+# > 14 live items, 0 embedded, 2 reused, 0 retired in 2.6 s
+# > artifact fa91148b2c41a8665380b901fd6e4c2afb2ae205b05b660ff6d4c92e274ab1fb
 
 #: remove tail=6
 rm runbooks/broken.md runbooks/late-orders.md
@@ -92,8 +92,8 @@ ctx build --select 'sources/runbooks+'
 # > source    kind       items  added  reused  retired  files  errors
 # > runbooks  documents      1      0       1        1      1       0
 # >
-# > 13 live items, 0 embedded, 1 reused, 1 retired in 7.1 s
-# > artifact 4f9f9eb2627449d84f3e2ea432c87e4e4b745ae6b8334f88dcae98d04f90d497
+# > 13 live items, 0 embedded, 1 reused, 1 retired in 2.5 s
+# > artifact 8dea621e0428d7608a2f7ec3ef96f61f208329d0219866e89f398c4e65ad2280
 ctx why-not 'document:runbooks/late-orders.md#1'
 # > item                                version  to you  reason
 # > document:runbooks/late-orders.md#1  1        hidden  retired

@@ -15,11 +15,11 @@ ctx build --partitions 2026-11-01..2026-11-03
 # > asset                 built  built before  from        to
 # > usage/daily_exposure      3             0  2026-11-01  2026-11-03
 # >
-# > done in 3.5 s
+# > done in 1.3 s
 ctx build --partitions 2026-11-01..2026-11-04
 # > [1/1] usage/daily_exposure 2026-11-04
 # > Partitions
 # > asset                 built  built before  from        to
 # > usage/daily_exposure      1             3  2026-11-04  2026-11-04
 # >
-# > done in 2.8 s
+# > done in 1.2 s

@@ -48,6 +48,7 @@ server.server_close()
 decision = pack.policy_decision
 assert decision is not None
 print(
-    f"{decision.service} {decision.policy_version} {decision.decision_id}: {decision.denied} of {decision.asked} denied"
+    f"{decision.service} {decision.policy_version} {decision.decision_id}: "
+    f"{decision.denied} of {decision.asked} denied"
 )
 print(pack.denied)

@@ -40,7 +40,7 @@ ctx publish --check gmv.yaml
 # >
 # > Definitions
 # > change   definition           from  to  effective             fields                                        dependents  shown in
-# > changed  metric:registry/gmv  2     3   2026-11-30 22:25:24Z  version, description, expression, valid_from           0         1
+# > changed  metric:registry/gmv  2     3   2026-12-01 05:00:09Z  version, description, expression, valid_from           0         1
 # >
 # > metric:registry/gmv (changed)
 # >   --- metric:registry/gmv@2
@@ -58,7 +58,7 @@ ctx publish --check gmv.yaml
 # >    owner: finance-data
 # >   -valid_from: 2026-01-01T00:00:00Z
 # >   +valid_from: 2026-02-01T00:00:00Z
-# >   shown in: snap_8c781019e3624bd190c19d08e3707c5b
+# >   shown in: snap_95d59218721a178ae3152891254806d8
 # >   to: ana
 # >   by agents: agent
 # >
@@ -68,20 +68,19 @@ ctx publish --check gmv.yaml
 #: publish tail=10
 ctx publish gmv.yaml --no-build
 # > …
-# >   shown in: snap_8c781019e3624bd190c19d08e3707c5b
-# >   to: ana
 # >   by agents: agent
 # >
 # > Registry registry: 0 added, 1 changed, 0 removed, 0 unchanged
 # > Published, not served yet; until then: metric:registry/gmv@2
+# >
 # > Warning: not built: the next `ctx build`, or the superseded_versions sensor, serves the new versions; until then the ones before are
 # >   ctx build
 # >
 # > Next
 # >   ctx items history metric:registry/gmv
 ctx why-not metric:registry/gmv
-# > item                 version  to you  reason
-# > metric:registry/gmv  1        hidden  expired
+# > item                 version  to you   reason
+# > metric:registry/gmv  1        hidden   expired
 # > metric:registry/gmv  2        visible
 # >
 # > You may see it; whether it goes into a pack is decided per request
@@ -91,8 +90,8 @@ ctx why-not metric:registry/gmv
 ctx build --select 'sources/registry+'
 # > …
 # >
-# > 12 live items, 1 embedded, 1 reused, 0 retired in 7.8 s
-# > artifact 8b265f5cac24424e9875a440728d4d200b4f46927573d7d2d2ececdd27267046
+# > 12 live items, 1 embedded, 1 reused, 0 retired in 3.1 s
+# > artifact 2f0a0a2bd8bb5b8c2376e965676df7d476073180bd833f196e68ab3d4d14cae9
 ctx why-not metric:registry/gmv
 # > …
 # >

@@ -1,4 +1,6 @@
-"""What items claim: quantities, inclusions, formulas, defaults, columns; and which claims contradict each other."""
+"""What items claim: quantities, inclusions, formulas, defaults, columns; and which claims
+contradict each other.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,10 @@ def term(name: str, *synonyms: str, subject: str) -> ContextItem:
 REFUND_WINDOW = term("refund window", "退款期限", subject="policy:refund-window")
 GMV = make_item(
     "gmv",
-    "metric: gmv\ndescription: Value of paid orders, refunds excluded. 不含退款。\nexpression: sum(amount)",
+    (
+        "metric: gmv\ndescription: Value of paid orders, refunds "
+        "excluded. 不含退款。\nexpression: sum(amount)"
+    ),
     kind=ItemKind.METRIC,
     source="registry",
     title="gmv",
@@ -144,7 +149,7 @@ def test_texts_that_only_look_alike_do_not(left: str, right: str):
     assert contested(document("a", left), document("b", right), REFUND_WINDOW)[:2] == [0, 0]
 
 
-def test_a_memory_in_other_words_does_not_contradict_the_registry_and_one_that_says_otherwise_does():
+def test_a_memory_in_other_words_does_not_contradict_the_registry_but_one_of_other_sense_does():
     same = make_item(
         "m1",
         "GMV leaves refunds out, as finance wants it.",

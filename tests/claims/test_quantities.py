@@ -1,4 +1,6 @@
-"""Amounts in other words: equal ones never contradict each other, different ones do, vague ones claim nothing."""
+"""Amounts in other words: equal ones never contradict each other, different ones do, vague ones
+claim nothing.
+"""
 
 from __future__ import annotations
 

@@ -19,16 +19,17 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from ctx_pipeline.cli import choices
 from ctx_pipeline.cli.app import app
-from ctx_pipeline.cli.context import Format, Level, Risk
 from ctx_pipeline.cli.identity import IdentityFlags
-from ctx_pipeline.cli.run import COMMAND_ORDER
+from ctx_pipeline.cli.run import COMMAND_ORDER, NO_SOURCES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HEAVY = ("dagster", "duckdb", "lancedb", "numpy", "polars", "pyarrow", "tiktoken", "torch")
 QUESTION = "what does GMV mean and are refunds counted?"
 CLOCK = "2026-11-30T00:00:00Z"
 METRIC = "metric:registry/gmv"
+MAIN = "from ctx_pipeline.cli.app import main; main()"
 
 runner = CliRunner()
 
@@ -46,7 +47,7 @@ def shell(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run one command line as its own process."""
     return subprocess.run(
-        [sys.executable, "-c", "from ctx_pipeline.cli.app import main; main()", *map(str, words)],
+        [sys.executable, "-c", MAIN, *map(str, words)],
         input=stdin,
         capture_output=True,
         cwd=cwd,
@@ -114,6 +115,22 @@ def test_a_number_that_no_ledger_has_is_wrong_usage(home: Path, flag: str) -> No
     assert (refused.exit_code, error_of(refused)["code"]) == (2, "usage")
     assert flag in error_of(refused)["message"]
     assert document(ctx("items", "recalls", "--since", str(2**63 - 1), "--json", home=home)) == []
+
+
+def test_a_project_without_sources_is_told_what_to_add(tmp_path: Path):
+    (tmp_path / "ctx.toml").touch()
+    asked = ctx("assemble", "hi", "--tenant", "a", "--principal", "b", home=tmp_path)
+    assert asked.exit_code == 7
+    assert asked.stderr.startswith(NO_SOURCES)
+    built = ctx("build", home=tmp_path)
+    assert built.exit_code == 0
+    assert NO_SOURCES in built.stderr
+    served = ctx("assemble", "hi", "--tenant", "a", "--principal", "b", home=tmp_path)
+    assert served.exit_code == 0
+    assert NO_SOURCES in served.stderr
+    strict = ctx("build", "--strict", "--json", home=tmp_path)
+    assert (strict.exit_code, json.loads(strict.stdout)["items"]) == (2, 0)
+    assert NO_SOURCES in strict.stderr
 
 
 # --- help and documentation
@@ -197,12 +214,40 @@ def test_the_reference_names_no_command_that_does_not_exist():
 
 
 def test_choices_of_flags_are_those_of_the_library():
-    from ctx_pipeline.contracts import ContextRequest, Rendition
+    from ctx_pipeline.contracts import ContextRequest, ItemKind, Rendition, Sensitivity
     from ctx_pipeline.contracts.render import FORMATS
 
-    assert get_args(Format) == FORMATS
-    assert get_args(Level) == tuple(Rendition)
-    assert get_args(Risk) == get_args(ContextRequest.model_fields["risk"].annotation)
+    assert choices.FORMATS == FORMATS
+    assert tuple(Rendition) == choices.LEVELS
+    assert get_args(ContextRequest.model_fields["risk"].annotation) == choices.RISKS
+    assert tuple(Sensitivity) == choices.CLEARANCES
+    assert tuple(ItemKind) == choices.KINDS
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "near"),
+    [
+        (("assemble", "hi", "--format", "texd"), "--format", "text"),
+        (("assemble", "hi", "--risk", "hig"), "--risk", "high"),
+        (("assemble", "hi", "--clearance", "confidental"), "--clearance", "confidential"),
+        (("assemble", "hi", "--required-types", "memory,metrik"), "--required-types", "metric"),
+        (("expand", METRIC, "--level", "ful"), "--level", "full"),
+        (("items", "--kind", "Metrics"), "--kind", "metric"),
+        (("policy", "show", "--risk", "mediun"), "--risk", "medium"),
+    ],
+)
+def test_a_misspelt_value_of_a_flag_is_answered_with_the_nearest(
+    words: tuple[str, ...], flag: str, near: str
+):
+    refused = ctx(*words, "--json")
+    assert refused.exit_code == 2
+    assert (error_of(refused)["code"], error_of(refused)["where"]) == ("usage", flag)
+    assert f"did you mean '{near}'?" in error_of(refused)["fix"]
+
+
+def test_a_value_that_is_near_to_nothing_is_answered_with_all_there_are():
+    refused = ctx("assemble", "hi", "--risk", "退款", "--json")
+    assert error_of(refused)["fix"] == "use one of: low, medium, high"
 
 
 def test_help_loads_nothing_heavy():
@@ -297,11 +342,11 @@ def test_a_project_that_is_not_built_is_unavailable(tmp_path: Path):
         (("--at", "0001-01-01T00:00:00+14:00"), "invalid_time", "--at"),
         (("--model", "no-such-model"), "unknown_model", "model"),
         (("--budget", "0"), "invalid_request", "request.token_budget"),
-        (("--clearance", "top"), "invalid_request", "identity.clearance"),
+        (("--clearance", "top"), "usage", "--clearance"),
         (("--tenant", ""), "invalid_request", "identity.tenant"),
         (("--budget", "many"), "usage", "ctx assemble"),
-        (("--risk", "huge"), "usage", "ctx assemble"),
-        (("--format", "yaml"), "usage", "ctx assemble"),
+        (("--risk", "huge"), "usage", "--risk"),
+        (("--format", "yaml"), "usage", "--format"),
         (("--no-such-flag",), "usage", "ctx assemble"),
         (("another", "word"), "usage", "ctx assemble"),
         (("--budget", "1"), "budget_too_small", ""),
@@ -568,7 +613,7 @@ def test_flags_win_over_the_request_file(home: Path, tmp_path: Path):
     assert [one["run_id"] for one in kept if one["snapshot_id"] == pack["snapshot_id"]] == ["kept"]
 
 
-@pytest.mark.parametrize("format", get_args(Format))
+@pytest.mark.parametrize("format", choices.FORMATS)
 def test_a_rendering_is_printed_instead(home: Path, snapshot: str, format: str):
     from ctx_pipeline.contracts import ContextPack
 
@@ -864,9 +909,12 @@ def test_text_stays_utf8_whatever_the_locale_says(home: Path):
 
 def test_a_reader_that_closes_early_is_no_error(home: Path):
     process = subprocess.Popen(
-        [sys.executable, "-c", "from ctx_pipeline.cli.app import main; main()", "items", "--home", str(home)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=REPOSITORY, env=_clean_environ(),
-    )  # fmt: skip
+        [sys.executable, "-c", MAIN, "items", "--home", str(home)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=REPOSITORY,
+        env=_clean_environ(),
+    )
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None

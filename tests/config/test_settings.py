@@ -1,4 +1,6 @@
-"""Settings come from flags, environment and file in that order, and every mistake names its place."""
+"""Settings come from flags, environment and file in that order, and every
+mistake names its place.
+"""
 
 from __future__ import annotations
 
@@ -495,9 +497,9 @@ def test_rows_show_every_setting_with_its_origin(load: Load):
 
 def test_a_secret_is_never_shown(load: Load, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CTX_LEDGER__URL", "postgresql://u:hunter2@db/ledger")
-    text = (
-        BASIC
-        + '[[sources]]\nname = "db"\nkind = "sql"\nurl = "postgresql://u:hunter2@db/shop?password=hunter2"\n'
+    text = BASIC + (
+        '[[sources]]\nname = "db"\nkind = "sql"\nurl = '
+        '"postgresql://u:hunter2@db/shop?password=hunter2"\n'
     )
     loaded = load(text)
     shown = {row.key: row for row in loaded.rows()}
@@ -571,7 +573,10 @@ def test_home_is_what_was_said_then_the_variable_then_the_nearest_project_then_h
 
 def test_the_settings_library_is_loaded_only_for_variables(load: Load, tmp_path: Path):
     load(BASIC)
-    script = "import sys; from pathlib import Path; from ctx_pipeline.config.settings import load_config; "
+    script = (
+        "import sys; from pathlib import Path; from "
+        "ctx_pipeline.config.settings import load_config; "
+    )
     script += "load_config(Path(sys.argv[1])); print('pydantic_settings' in sys.modules)"
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CTX_")}
     for extra, expected in (({}, "False"), ({"CTX_PROJECT__NAME": "x"}, "True")):

@@ -1,4 +1,6 @@
-"""Every mistake in the settings of sources is found when `ctx.toml` is loaded: all of them, each with its line."""
+"""Every mistake in the settings of sources is found when `ctx.toml` is loaded: all of them, each
+with its line.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ HEAD = '[project]\nname = "p"\ntenant = "acme"\n'
 FIRST = HEAD.count("\n") + 1
 """Line of the first source's header; its name is one line below, its kind two."""
 
-# Lines of one source after its name, the offset of the line at fault, the code, a word of the message, the fix.
+# Lines of one source after its name, the offset of the line at fault, the code, a word of the
+# message, the fix.
 CASES = [
     (
         ['kind = "sql"', 'url = "sqlite:///a.db"', 'path = "docs"'],

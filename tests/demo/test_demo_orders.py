@@ -157,8 +157,10 @@ def test_every_reference_to_another_table_is_met(warehouse: duckdb.DuckDBPyConne
         """select count(*) from orders
            join regions on orders.region = regions.name
              and list_contains(string_split(regions.provinces, ', '), orders.province)
-           join products on orders.product_id = products.product_id and orders.category = products.category
-           join customers on orders.customer_id = customers.customer_id and orders.region = customers.region""",
+           join products on orders.product_id = products.product_id
+             and orders.category = products.category
+           join customers on orders.customer_id = customers.customer_id
+             and orders.region = customers.region""",
     ) == (ROWS,)
 
 

@@ -107,6 +107,43 @@ def test_python_snippets_print_what_their_page_shows(
         assert transcripts.settled(printed.splitlines()) == transcripts.settled(shown)
 
 
+# --- files on disk
+
+ONLY_SOMETIMES = {
+    ".ctx/derived/checked.json",
+    ".ctx/derived/exposure/",
+    ".ctx/alerts.jsonl",
+    ".ctx/alerts.lock",
+    ".ctx/backfill.lock",
+}
+"""What a build and a call do not make: a large artifact, a failed run or partitions do."""
+
+
+def documented_files() -> set[str]:
+    """Return the paths that the page of files on disk names."""
+    text = (REPOSITORY / "docs" / "reference" / "files-on-disk.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]+`) \|", text, re.MULTILINE)
+    return {path for row in rows for path in re.findall(r"`([^`]+)`", row)}
+
+
+def _as_pattern(path: str) -> re.Pattern[str]:
+    """Return what a path of the page stands for: a folder for all that is in it."""
+    below = ".*" if path.endswith("/") else ""
+    return re.compile(re.escape(path).replace("<hash>", "[0-9a-f]{32}") + below)
+
+
+@pytest.mark.slow
+def test_a_project_holds_the_files_that_its_page_names_and_no_others(tutorial: SimpleNamespace):
+    home = tutorial.folder / "shop"
+    made = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
+    patterns = {name: _as_pattern(name) for name in documented_files()}
+    seen = {name for name, pattern in patterns.items() if any(map(pattern.fullmatch, made))}
+    assert len(patterns) >= 20
+    assert set(patterns) - seen - ONLY_SOMETIMES == set()
+    stray = {path for path in made if not any(each.fullmatch(path) for each in patterns.values())}
+    assert stray == {"before.txt", "after.txt"}
+
+
 def test_every_snippet_stands_in_a_page():
     shown = "\n".join((REPOSITORY / page).read_text(encoding="utf-8") for page in PAGES)
     files = {

@@ -1,4 +1,6 @@
-"""No file of an artifact can be lost or changed by a bit without being found before anything is read from it."""
+"""No file of an artifact can be lost or changed by a bit without being found before anything is
+read from it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""BM25 over what a viewer may see: what is not visible weighs nothing, and no short cut changes a bit of a score."""
+"""BM25 over what a viewer may see: what is not visible weighs nothing, and no short cut changes a
+bit of a score.
+"""
 
 from __future__ import annotations
 

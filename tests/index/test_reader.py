@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from ctx_pipeline.contracts import ContextItem, Identity, ItemKind, Sensitivity, Trust
 from ctx_pipeline.errors import Corrupt, Unavailable
 from ctx_pipeline.index import quantised
-from ctx_pipeline.index import reader as reader_module
+from ctx_pipeline.index import view as view_module
 from ctx_pipeline.index.artifact import SEAL, Layout, read_pointer, sealed
 from ctx_pipeline.index.lexical import LexicalHits
-from ctx_pipeline.index.reader import ArtifactReader, ServingIndex, ServingView
+from ctx_pipeline.index.reader import ArtifactReader
+from ctx_pipeline.index.serving import ServingIndex
+from ctx_pipeline.index.view import ServingView
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.security.visibility import Clock, Viewer, code_of, micros, permission_code
 from testing.artifacts import (
@@ -132,7 +134,7 @@ def search_small_copies(patch: pytest.MonkeyPatch) -> None:
     """Search even the smallest tenant the way that large ones are searched."""
     patch.setattr(quantised, "LEAST_ROWS", 1)
     patch.setattr(quantised, "LEAST_RUN", 2)
-    patch.setattr(reader_module, "EXACT_ROWS", 0)
+    patch.setattr(view_module, "EXACT_ROWS", 0)
 
 
 def check_search(view: ServingView, viewer: Viewer, clock: Clock, text: str, limit: int) -> None:
@@ -218,7 +220,7 @@ def test_small_copies_change_neither_hits_nor_scores(
             check_search(view, Viewer.of(ANA), clock, text, 20)
         found = [search_hits(view, clock, text) for text in asked]
         assert found == [search_hits(view, clock, text) for text in asked]
-        monkeypatch.setattr(reader_module, "EXACT_ROWS", 300)
+        monkeypatch.setattr(view_module, "EXACT_ROWS", 300)
         assert found == [
             search_hits(ServingView(view.reader, 0, []), clock, text) for text in asked
         ]

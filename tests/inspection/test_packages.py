@@ -41,7 +41,9 @@ CASES = [
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch):
-    """Return a function that makes packages look as if they were not installed, and all others as if they were."""
+    """Return a function that makes packages look as if they were not installed, and all others as
+    if they were.
+    """
     found = importlib.util.find_spec("json")
 
     def hide(*packages: str) -> None:

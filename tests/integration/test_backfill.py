@@ -1,4 +1,6 @@
-"""Partitions are built once each, whatever ends the process. Dagster's own backfill: `test_dagster_ui.py`."""
+"""Partitions are built once each, whatever ends the process. Dagster's own backfill:
+`test_dagster_ui.py`.
+"""
 
 from __future__ import annotations
 

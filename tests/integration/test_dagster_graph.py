@@ -78,7 +78,8 @@ def test_the_asset_graph_has_the_shape_we_reviewed(home: Path) -> None:
         ),
         (
             "stages/assembled_items",
-            "stages/budgeted_items stages/discovered_items stages/filtered_items stages/ranked_items "
+            "stages/budgeted_items stages/discovered_items "
+            "stages/filtered_items stages/ranked_items "
             "stages/transformed_items",
             "stages",
             "arrow python",

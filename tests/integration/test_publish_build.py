@@ -1,4 +1,6 @@
-"""Publishing through real Dagster: the build that follows, and the check that stands on the registry's asset."""
+"""Publishing through real Dagster: the build that follows, and the check that stands on the
+registry's asset.
+"""
 
 from __future__ import annotations
 

@@ -152,7 +152,8 @@ def test_a_child_forked_in_the_middle_of_a_write_can_write(url: str) -> None:
 
 def test_a_program_that_ends_without_closing_has_stored_what_it_submitted(url: str) -> None:
     program = (
-        "import sys; from ctx_pipeline.ledger import Ledger; from tests.ledger.builders import snapshot\n"
+        "import sys; from ctx_pipeline.ledger import Ledger; from "
+        "tests.ledger.builders import snapshot\n"
         "ledger = Ledger.open(sys.argv[1])\n"
         "for n in range(5): ledger.submit_snapshot(snapshot(f's{n}', number=n))\n"
     )

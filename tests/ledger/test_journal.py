@@ -58,8 +58,10 @@ def test_the_life_of_the_specification_is_legal() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (None, S.USED), (S.CREATED, S.VISIBLE), (S.CREATED, S.USED), (S.DISCOVERED, S.VISIBLE), (S.SELECTED, S.USED),
-        (S.EVICTED, S.VISIBLE), (S.QUARANTINED, S.DISCOVERED), (S.RETIRED, S.DISCOVERED), (S.USED, S.CREATED),
+        (None, S.USED), (S.CREATED, S.VISIBLE), (S.CREATED, S.USED), (S.DISCOVERED, S.VISIBLE),
+        (S.SELECTED, S.USED),
+        (S.EVICTED, S.VISIBLE), (S.QUARANTINED, S.DISCOVERED), (S.RETIRED, S.DISCOVERED),
+        (S.USED, S.CREATED),
         (S.SUPERSEDED, S.SUPERSEDED), (S.CREATED, S.EVICTED),
     ],
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""A small project, and the weights of a real sentence-transformers model that a package carries. No network."""
+"""A small project, and the weights of a real sentence-transformers model that a package carries. No
+network.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Without the `models` extra, a project that names one of its models says what to install and loses nothing."""
+"""Without the `models` extra, a project that names one of its models says what to install and loses
+nothing.
+"""
 
 from __future__ import annotations
 

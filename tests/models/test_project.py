@@ -1,4 +1,6 @@
-"""A project with a real sentence-transformers model: build, assembly, change of the model. Needs the `models` extra."""
+"""A project with a real sentence-transformers model: build, assembly, change of the model. Needs
+the `models` extra.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,8 @@ def test_a_model_that_is_not_there_is_unavailable_and_what_was_published_stays(
     before = read_pointer(Layout(home))
     assert before is not None
     monkeypatch.chdir(home)
-    # A path that is not there, names that the hub's cache has not, what cannot be a name, a folder without a model.
+    # A path that is not there, names that the hub's cache has not, what cannot be a name, a folder
+    # without a model.
     for model in (
         "/no/such/folder",
         "no-such-model",

@@ -1,4 +1,6 @@
-"""What names a sentence-transformers model, and what its vectors are like. Needs the `models` extra."""
+"""What names a sentence-transformers model, and what its vectors are like. Needs the `models`
+extra.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def linked_copy(weights: Path, target: Path) -> Path:
 
 
 def write_snapshot(cache: Path, repository: str, commit: str, weights: Path) -> None:
-    """Lay out a commit of a hub model as a download leaves it, as the newest one of its main branch."""
+    """Lay out a commit of a hub model as a download leaves it, as the newest one of its main
+    branch.
+    """
     folder = cache / f"models--{repository.replace('/', '--')}"
     (folder / "refs").mkdir(parents=True, exist_ok=True)
     (folder / "refs" / "main").write_text(commit, encoding="utf-8")
@@ -91,7 +95,9 @@ def test_a_model_of_half_precision_gives_whole_vectors_close_to_the_real_ones(
 
 
 def tiny_cross_encoder(weights: Path, folder: Path) -> Path:
-    """Save a cross-encoder of one small layer with fixed weights, over the words of a real model."""
+    """Save a cross-encoder of one small layer with fixed weights, over the
+    words of a real model.
+    """
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 

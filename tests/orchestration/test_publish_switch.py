@@ -19,7 +19,7 @@ from ctx_pipeline.contracts import ContextRequest, Task
 from ctx_pipeline.index import artifact
 from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.index.history import roll_back, unpin
-from ctx_pipeline.index.reader import ServingIndex
+from ctx_pipeline.index.serving import ServingIndex
 from ctx_pipeline.index.store import Store
 from ctx_pipeline.ledger import Ledger
 from ctx_pipeline.lifecycle.retire import retire_item

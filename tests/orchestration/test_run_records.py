@@ -1,4 +1,6 @@
-"""What a build leaves in the project's Dagster instance, written by storage of its own and read by Dagster's."""
+"""What a build leaves in the project's Dagster instance, written by storage of its own and read by
+Dagster's.
+"""
 
 from __future__ import annotations
 

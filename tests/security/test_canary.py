@@ -1,6 +1,8 @@
-"""P10: nobody sees another's item, by any path. Every item carries marks; every output is searched for them.
+"""P10: nobody sees another's item, by any path. Every item carries marks; every output is searched
+for them.
 
-Who may see what is computed here, in plain Python, from the fields of the items and the list of events.
+Who may see what is computed here, in plain Python, from the fields of the items and the list of
+events.
 """
 
 from __future__ import annotations
@@ -145,7 +147,9 @@ def may_read(
     moment: datetime,
     past: bool,
 ) -> bool:
-    """Whether title and content may be shown; `past` says that the moment was asked for by `as_of`."""
+    """Whether title and content may be shown; `past` says that the moment was
+    asked for by `as_of`.
+    """
     item = secret.item
     if not may_name(secret, who) or secret.state == "quarantined":
         return False
@@ -177,7 +181,9 @@ def may_read(
 
 
 def begins(secret: Secret, recorded: bool) -> datetime:
-    """When a version begins; one that does not say so counts from when it was recorded, or else since ever."""
+    """When a version begins; one that does not say so counts from when it was recorded, or else
+    since ever.
+    """
     return secret.item.valid_from or (NOW if recorded else datetime.min.replace(tzinfo=UTC))
 
 
@@ -249,7 +255,10 @@ class World:
     ) -> None:
         pick, some = self.random.choice, self.random.sample
         content_mark, title_mark = self._mark("c"), self._mark("t")
-        words = f"zebra{self.random.randrange(60)} {pick(('refund', 'order', 'region', '退款', '订单'))}"
+        words = (
+            f"zebra{self.random.randrange(60)} "
+            f"{pick(('refund', 'order', 'region', '退款', '订单'))}"
+        )
         content = f"{words} {content_mark} is the rule. " * pick((1, 1, 1, 20))
         if kind is ItemKind.TOOL:
             content = canonical_json(
@@ -356,7 +365,8 @@ class World:
                 secret.retired, secret.retired_at = True, NOW - DAY
             case "restored":
                 secret.retired, secret.retired_at = False, None
-                # A version that is brought back by name is in force again, whatever was to replace it.
+                # A version that is brought back by name is in force again, whatever was to replace
+                # it.
                 if not whole:
                     secret.replaced_at = secret.marked_at = None
             case "superseded" if whole:
@@ -436,7 +446,9 @@ class Watch:
     def check(
         self, path: str, output: str, allowed: Callable[[str, Secret], bool], typed: str = ""
     ) -> None:
-        """Every mark in `output` must belong to a version for which `allowed(kind of mark, secret)` holds."""
+        """Every mark in `output` must belong to a version for which `allowed(kind of mark, secret)`
+        holds.
+        """
         echoed = set(MARK.findall(typed))
         for mark in set(MARK.findall(output)) - echoed:
             self.seen.add(path)
@@ -447,7 +459,10 @@ class Watch:
 
 
 def words_of(error: CtxError) -> str:
-    return f"{error} {error!r} {canonical_json(error.as_dict())} {error.args} {getattr(error, 'trace_id', '')}"
+    return (
+        f"{error} {error!r} {canonical_json(error.as_dict())} "
+        f"{error.args} {getattr(error, 'trace_id', '')}"
+    )
 
 
 def dumped(values: Iterable[Any]) -> str:
@@ -603,7 +618,9 @@ class Session:
 def test_no_output_holds_a_mark_of_an_item_that_the_caller_may_not_see(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
-    """Ours: P10, over identities, clocks, budgets, ids and every path, before and after events and rebuilds."""
+    """Ours: P10, over identities, clocks, budgets, ids and every path, before and after events and
+    rebuilds.
+    """
     world = World(seed=20_261_130)
     home = make_project(tmp_path, [secret.item for secret in world.secrets], SOURCES, POLICY)
     watch = Watch(world)

@@ -1,4 +1,6 @@
-"""A record may narrow what its source grants, never widen it, and never name a tenant that is not its source's."""
+"""A record may narrow what its source grants, never widen it, and never name a tenant that is not
+its source's.
+"""
 
 from __future__ import annotations
 

@@ -310,7 +310,10 @@ ANYONE = "permit(principal, action, resource);\n"
         (
             ANYONE,
             {
-                "schema": "entity User; entity Label; action write appliesTo {principal: User, resource: Label};"
+                "schema": (
+                    "entity User; entity Label; action write appliesTo "
+                    "{principal: User, resource: Label};"
+                )
             },
             None,
         ),
@@ -342,8 +345,13 @@ def test_whatever_is_wrong_with_cedar_files_denies_everything(
 
 
 def test_an_allow_with_an_evaluation_error_denies(tmp_path: Path):
-    """Cedar answers Allow although a policy could not be evaluated; that one might have been a forbid."""
-    overflow = "forbid(principal, action, resource) when { resource.trust_level + 9223372036854775807 > 0 };"
+    """Cedar answers Allow although a policy could not be evaluated; that one might have been a
+    forbid.
+    """
+    overflow = (
+        "forbid(principal, action, resource) when { "
+        "resource.trust_level + 9223372036854775807 > 0 };"
+    )
     codes, decision = outcome(cedar(tmp_path, ANYONE + overflow))
     assert (codes[:2], decision.failure) == ([DENIED, DENIED], None)
 
@@ -672,7 +680,10 @@ def test_a_service_narrows_and_never_lets_in_what_the_labels_deny(home: Path):
 
 
 def test_a_project_asks_its_http_service_once_for_each_pack(server: Server, tmp_path: Path):
-    head = f'[policy_service]\nkind = "http"\nurl = "{server.url}"\ntoken = "s3cret"\ntimeout_ms = 10000\n'
+    head = (
+        f'[policy_service]\nkind = "http"\nurl = "{server.url}"\ntoken '
+        '= "s3cret"\ntimeout_ms = 10000\n'
+    )
     with open_project(make_project(tmp_path, ITEMS, head=head)) as project:
         assert shown(ask(project)) == {"open", "hr"}
         assert len(server.questions) == 1
@@ -690,7 +701,10 @@ def test_a_project_asks_its_http_service_once_for_each_pack(server: Server, tmp_
 
 
 def test_cached_mode_asks_again_only_for_what_is_new(server: Server, tmp_path: Path):
-    head = f'[policy_service]\nkind = "http"\nurl = "{server.url}"\nmode = "cached"\ntimeout_ms = 10000\n'
+    head = (
+        f'[policy_service]\nkind = "http"\nurl = "{server.url}"\nmode '
+        '= "cached"\ntimeout_ms = 10000\n'
+    )
     with open_project(make_project(tmp_path, ITEMS, head=head)) as project:
         assert shown(ask(project)) == shown(ask(project)) == {"open", "hr"}
         assert len(server.questions) == 1

@@ -1,4 +1,6 @@
-"""Rights are those of today: nothing old, replaced, retired or quarantined shows more than they allow."""
+"""Rights are those of today: nothing old, replaced, retired or quarantined shows more than they
+allow.
+"""
 
 from __future__ import annotations
 

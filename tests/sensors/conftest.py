@@ -1,4 +1,6 @@
-"""A small project whose sources have been read, copied for each test, and its own Dagster instance."""
+"""A small project whose sources have been read, copied for each test, and its
+own Dagster instance.
+"""
 
 from __future__ import annotations
 

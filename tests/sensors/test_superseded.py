@@ -1,4 +1,6 @@
-"""The sensor of the stages takes an artifact that cannot be served for none, and its run mends it."""
+"""The sensor of the stages takes an artifact that cannot be served for none,
+and its run mends it.
+"""
 
 from __future__ import annotations
 

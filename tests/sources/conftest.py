@@ -14,7 +14,9 @@ from ctx_pipeline.sources import SourceReading, read_source
 
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[..., SourceReading]:
-    """Return a function that reads `path` below the test's own folder as a source of one kind, for everyone."""
+    """Return a function that reads `path` below the test's own folder as a source of one kind, for
+    everyone.
+    """
 
     def run(
         kind: str, path: str | Path = ".", *, tenant: str | None = "acme", **settings: Any

@@ -1,4 +1,6 @@
-"""Small PDF files written by hand, so that the tests need no font and no library that writes them."""
+"""Small PDF files written by hand, so that the tests need no font and no
+library that writes them.
+"""
 
 from __future__ import annotations
 

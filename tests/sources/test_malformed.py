@@ -1,4 +1,6 @@
-"""Every adapter over input nobody should send: an outcome for each file, never an exception, never the content."""
+"""Every adapter over input nobody should send: an outcome for each file, never an exception, never
+the content.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ INPUTS: dict[str, bytes] = {
     "nul": b"a\0b " + CANARY.encode() * 5,
     "binary": bytes(range(256)) * 40,
     "surrogates": b"\xed\xa0\x80" + CANARY.encode(),
-    "escaped surrogates": b'{"id": "m", "name": "m", "text": "\\ud800", "terms": [], "metrics": []}',
+    "escaped surrogates": (
+        b'{"id": "m", "name": "m", "text": "\\ud800", "terms": [], "metrics": []}'
+    ),
     "deep json": b"[" * 200_000,
     "deep object": b'{"tools":' * 50_000,
     "long line": b"x" * 1_000_000,

@@ -19,7 +19,9 @@ IMITATION = re.compile(
 
 @dataclass(frozen=True)
 class ParsedItem:
-    """One block: what its delimiter says, and what lies between the delimiters (None for a pointer)."""
+    """One block: what its delimiter says, and what lies between the delimiters (None for a
+    pointer).
+    """
 
     attributes: dict[str, str]
     body: str | None
@@ -35,7 +37,9 @@ class ParsedSection:
 
 
 def parse(text: str) -> list[ParsedSection]:
-    """Read a rendered pack from its first byte to its last; anything that is not a section or a block is an error."""
+    """Read a rendered pack from its first byte to its last; anything that is not a section or a
+    block is an error.
+    """
     sections: list[ParsedSection] = []
     at = 0
     while at < len(text):

@@ -1,4 +1,6 @@
-"""The vocabularies as the installed tiktoken defines them, fed with the bundled ranks instead of the network."""
+"""The vocabularies as the installed tiktoken defines them, fed with the bundled ranks instead of
+the network.
+"""
 
 from __future__ import annotations
 

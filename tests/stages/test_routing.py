@@ -1,4 +1,6 @@
-"""Which tools a call shows: by risk, phase and policy, under which name, in which form, and for which history."""
+"""Which tools a call shows: by risk, phase and policy, under which name, in which form, and for
+which history.
+"""
 
 from __future__ import annotations
 

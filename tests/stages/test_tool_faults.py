@@ -1,4 +1,6 @@
-"""What packs make of tools with faults: forms that providers refuse, hints and texts of untrusted servers."""
+"""What packs make of tools with faults: forms that providers refuse, hints and texts of untrusted
+servers.
+"""
 
 from __future__ import annotations
 

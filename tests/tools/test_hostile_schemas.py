@@ -1,4 +1,5 @@
-"""Definitions come from outside: whatever they hold, looking at them ends, and reaches nothing but the definition.
+"""Definitions come from outside: whatever they hold, looking at them ends, and reaches nothing but
+the definition.
 
 A look that does not end is a test that runs into its timeout.
 """

@@ -1,4 +1,6 @@
-"""What lint finds in tools that were sound before: one fault each, in a small catalogue and in a real one."""
+"""What lint finds in tools that were sound before: one fault each, in a small catalogue and in a
+real one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from ctx_pipeline.tools.findings import CODES
 
 LIST: dict[str, Any] = {
     "name": "list_orders",
-    "description": "List the orders of a shop, newest first. Returns number, state and total of each.",
+    "description": "List the orders of a shop, newest first. Returns number, state and total of "
+    "each.",
     "inputSchema": {
         "type": "object",
         "properties": {

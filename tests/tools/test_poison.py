@@ -1,4 +1,6 @@
-"""Texts that work on the model that reads them are found, in English and in Chinese; those that describe are not."""
+"""Texts that work on the model that reads them are found, in English and in Chinese; those that
+describe are not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every tool in the form that all providers take, without the loss of a call that its schema allows."""
+"""Every tool in the form that all providers take, without the loss of a call that its schema
+allows.
+"""
 
 from __future__ import annotations
 

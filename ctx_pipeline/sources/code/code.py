@@ -1,7 +1,9 @@
-"""Code: one item per file (outline, imports, tests) and one per class, function or method, from syntax trees.
+"""Code: one item per file (outline, imports, tests) and one per class, function or method, from
+syntax trees.
 
-Lines of a locator are exact. What is too long for an item is cut at a line and the rest named by its lines. Files that
-are not the project's own text (ignored by git, vendored, generated, minified, huge) are skipped with the reason.
+Lines of a locator are exact. What is too long for an item is cut at a line and the rest named by
+its lines. Files that are not the project's own text (ignored by git, vendored, generated, minified,
+huge) are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ MAX_OUTLINE_LINES = 200
 MAX_LISTED = 20
 """Tests, or external imports, that a file's item names."""
 MAX_FOREIGN_LISTED = 200
-"""Skipped files of one folder that are accounted for one by one; more are one entry with their number."""
+"""Skipped files of one folder that are accounted for one by one; more are one entry with their
+number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,11 @@ class _CodeFile:
 
 
 def read_code(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
-    """Turn each file into `code:<source>/<path>` and each symbol into `code:<source>/<path>::<qualified name>`.
+    """Turn each file into `code:<source>/<path>` and each symbol into
+    `code:<source>/<path>::<qualified name>`.
 
-    A file depends on the files of the source that it imports, a test also on the file it covers; a symbol depends on
-    its file. The item of a covered file names its tests.
+    A file depends on the files of the source that it imports, a test also on the file it covers; a
+    symbol depends on its file. The item of a covered file names its tests.
     """
     batch = ReadingBuilder()
     code: dict[str, _CodeFile] = {}
@@ -140,7 +144,10 @@ def _take(found: FoundFile, origin: Origin, batch: ReadingBuilder) -> _CodeFile 
     if MAX_CODE_BYTES < found.size_bytes <= origin.limit_bytes:
         batch.skip(
             found,
-            f"has {found.size_bytes:,} bytes; above {MAX_CODE_BYTES:,} a file of code is data or output",
+            (
+                f"has {found.size_bytes:,} bytes; above {MAX_CODE_BYTES:,} a "
+                "file of code is data or output"
+            ),
         )
         return None
     text = read_text(found, origin.limit_bytes)
@@ -243,7 +250,9 @@ def _outline(file: _CodeFile) -> Iterator[str]:
 
 
 def _top_level(file: _CodeFile) -> list[tuple[int, str]]:
-    """Return the lines, with their numbers, that stand in no symbol and are neither import nor the file's doc."""
+    """Return the lines, with their numbers, that stand in no symbol and are neither import nor the
+    file's doc.
+    """
     covered = set(file.parsed.import_lines)
     if file.parsed.doc_lines:
         covered.update(range(file.parsed.doc_lines[0], file.parsed.doc_lines[1] + 1))
@@ -279,7 +288,9 @@ def _symbol_items(file: _CodeFile, origin: Origin) -> Iterator[ContextItem]:
 
 
 def _body(file: _CodeFile, position: int, symbol: Symbol) -> list[tuple[int, str]]:
-    """Return a symbol's lines with their numbers; members that have items of their own are their signatures alone."""
+    """Return a symbol's lines with their numbers; members that have items of their own are their
+    signatures alone.
+    """
     shown: list[tuple[int, str]] = []
     at = symbol.line_start
     for member in file.members.get(position, ()):

@@ -1,7 +1,7 @@
 """Git: the code and the text documents of a repository at its HEAD, and its recent history.
 
-Files are read as the commit holds them, whatever the work tree says. Every item names the commit that last changed its
-file, so that a later commit leaves the items of untouched files as they are.
+Files are read as the commit holds them, whatever the work tree says. Every item names the commit
+that last changed its file, so that a later commit leaves the items of untouched files as they are.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ MAX_FILES = 50_000
 HISTORY_COMMITS = 50
 """Commits that the history item shows."""
 BLAME_COMMITS = 5_000
-"""How far back the last change of a file is looked for; an older file's version is the id of its blob."""
+"""How far back the last change of a file is looked for; an older file's version is the id of its
+blob."""
 MAX_SUMMARY_CHARS = 200
 HISTORY_NAME = "@history"
 
 _TEXT_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt", ".rst")
 _TEXT_NAMES = frozenset((
-    "README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CHANGELOG", "CHANGES", "CONTRIBUTING", "INSTALL", "NEWS",
+    "README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CHANGELOG", "CHANGES", "CONTRIBUTING",
+    "INSTALL", "NEWS",
     "SECURITY", "Makefile", "Dockerfile", "CODEOWNERS",
 ))  # fmt: skip
 _LINK_MODE = "120000"
@@ -62,8 +64,9 @@ class _Blob:
 def read_git(origin: Origin, home: Path) -> SourceReading:
     """Read a local repository, bare or a work tree.
 
-    Code gives the items of kind `code`, Markdown and text those of kind `document`, under the same ids as the sources
-    of these kinds; the newest commits are the one item `code:<source>/@history`. Other files are accounted for.
+    Code gives the items of kind `code`, Markdown and text those of kind `document`, under the same
+    ids as the sources of these kinds; the newest commits are the one item `code:<source>/@history`.
+    Other files are accounted for.
 
     Raises:
         ConfigError: the source names no path.
@@ -121,7 +124,10 @@ def _read(repository: Repository, head: str, origin: Origin, shown: str) -> Sour
     history = _history(repository, head, origin, shown)
     errors = [error for batch in batches for error in batch.errors]
     if len(entries) > MAX_FILES:
-        message = f"has {len(entries):,} files, the first {MAX_FILES:,} were read: split it into several sources"
+        message = (
+            f"has {len(entries):,} files, the first {MAX_FILES:,} were "
+            "read: split it into several sources"
+        )
         errors.append(
             FileError(path=origin.source.path or shown, code=FileCode.TOO_LARGE, message=message)
         )
@@ -168,7 +174,9 @@ def _reason(entry: TreeEntry, found: FoundFile) -> str | None:
 def _versions(
     repository: Repository, head: str, shas: dict[str, tuple[bytes, str]]
 ) -> dict[str, str]:
-    """Return by shown path the commit that last changed a file, or its blob where that lies too far back."""
+    """Return by shown path the commit that last changed a file, or its blob where that lies too far
+    back.
+    """
     try:
         changed = repository.last_changes(
             repository.commits(head, BLAME_COMMITS, first_parent=True)

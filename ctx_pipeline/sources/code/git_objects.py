@@ -1,4 +1,6 @@
-"""A git repository read through plumbing commands: no work tree, no hooks, no network, no settings but ours."""
+"""A git repository read through plumbing commands: no work tree, no hooks, no network, no settings
+but ours.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ SESSION_SECONDS = 600.0
 MAX_LISTING_BYTES = 256 * 1024 * 1024
 MAX_COMMIT_BYTES = 1024 * 1024
 MAX_DRAINED_BYTES = 8 * 1024 * 1024
-"""An unwanted rest of an object up to this size is read over; for a larger one a new process is cheaper."""
+"""An unwanted rest of an object up to this size is read over; for a larger one a new process is
+cheaper."""
 
 # The repository's own settings may name programs; those that plumbing could run are turned off.
 _SETTINGS = (
@@ -142,7 +145,9 @@ class Repository:
         return Commit(sha, int(committed[-2]), summary)
 
     def last_changes(self, commits: Sequence[str]) -> dict[bytes, str]:
-        """Return, by path, the newest of `commits` (newest first, a chain of first parents) that changed the file."""
+        """Return, by path, the newest of `commits` (newest first, a chain of first parents) that
+        changed the file.
+        """
         arguments = [
             "diff-tree",
             "--stdin",
@@ -256,7 +261,9 @@ class Repository:
 
 
 def _git_folder(path: Path) -> Path:
-    """Return the folder of the repository's data: `.git`, where a file `.git` leads, or the path of a bare one."""
+    """Return the folder of the repository's data: `.git`, where a file `.git` leads, or the path of
+    a bare one.
+    """
     inside = path / ".git"
     if inside.is_dir():
         return inside

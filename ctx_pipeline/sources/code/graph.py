@@ -1,7 +1,9 @@
-"""Which files of a source need which others: imports resolved to paths, and the tests that cover a file.
+"""Which files of a source need which others: imports resolved to paths, and the tests that cover a
+file.
 
-Exact for Python and JavaScript/TypeScript as far as the source's own files tell; other languages by the usual
-layout of their projects. What is not found among the source's files is an external import and has no edge.
+Exact for Python and JavaScript/TypeScript as far as the source's own files tell; other languages by
+the usual layout of their projects. What is not found among the source's files is an external import
+and has no edge.
 """
 
 from __future__ import annotations
@@ -297,7 +299,9 @@ class _Resolver:
         return any((folder / name).as_posix() in self.files for name in ("lib.rs", "main.rs"))
 
     def _by_suffix(self, target: str, ending: str) -> Iterator[str]:
-        """Yield the one file whose path ends in a qualified name; PHP maps the name's head to any folder."""
+        """Yield the one file whose path ends in a qualified name; PHP maps the name's head to any
+        folder.
+        """
         parts = target.split("/")
         for first in range(len(parts) if ending == ".php" else 1):
             wanted = f"/{'/'.join(parts[first:])}{ending}"

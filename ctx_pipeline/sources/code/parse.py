@@ -1,4 +1,6 @@
-"""What a source file declares and imports, read from its syntax tree. Broken syntax gives what could be read."""
+"""What a source file declares and imports, read from its syntax tree. Broken syntax gives what
+could be read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ MAX_SYMBOLS = 2_000
 """Of one file; the rest is counted."""
 MAX_IMPORTS = 500
 MAX_NODES = 400_000
-"""Nodes of a tree that are looked at for imports: more than a file of the largest size has, unless it is hostile."""
+"""Nodes of a tree that are looked at for imports: more than a file of the largest size has, unless
+it is hostile."""
 MAX_COMMENTS = 200
 """Of one block above a declaration or at the head of a file."""
 MAX_NAME_CHARS = 200
@@ -61,7 +64,9 @@ _QUOTES = "\"'`"
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A class, function or other declaration. Lines count from 1 and include its comments and decorators."""
+    """A class, function or other declaration. Lines count from 1 and include its comments and
+    decorators.
+    """
 
     name: str
     """Qualified by its containers, dots between; the second of one name in a file ends in `#2`."""
@@ -198,7 +203,8 @@ class _Collector:
 
 _NAMESPACES = frozenset((None, "namespace", "module"))
 _WRAPPERS = frozenset((
-    "decorated_definition", "export_statement", "lexical_declaration", "variable_declaration", "expression_statement",
+    "decorated_definition", "export_statement", "lexical_declaration", "variable_declaration",
+    "expression_statement",
     "template_declaration", "type_declaration", "ambient_declaration", "statement",
 ))  # fmt: skip
 """Nodes around one declaration that are part of it."""
@@ -309,7 +315,9 @@ def _last_line(node: Node) -> int:
 
 
 def _first_line(node: Node, above: Sequence[Node]) -> int:
-    """Return the first line of a declaration with the comments and attributes that stand right above it."""
+    """Return the first line of a declaration with the comments and attributes that stand right
+    above it.
+    """
     row = node.start_point.row
     for at in range(len(above) - 1, -1, -1):
         comment = above[at]

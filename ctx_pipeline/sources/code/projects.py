@@ -1,4 +1,6 @@
-"""What project files say of import names: path aliases of `tsconfig.json`, workspace packages, Go modules."""
+"""What project files say of import names: path aliases of `tsconfig.json`, workspace packages, Go
+modules.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Projects:
     """Module prefix -> folder."""
 
     def script_bases(self, path: str, target: str) -> Iterator[str]:
-        """Yield where a bare JavaScript import may lie, most specific first, without a file ending."""
+        """Yield where a bare JavaScript import may lie, most specific first,
+        without a file ending.
+        """
         for folder in _upward(path):
             aliases = self.aliases.get(folder)
             if aliases is None:
@@ -112,7 +116,9 @@ def read_projects(texts: Mapping[str, str]) -> Projects:
 
 
 def _json(text: str) -> dict[str, Any]:
-    """Return the object of a JSON text with comments and trailing commas; empty for anything else."""
+    """Return the object of a JSON text with comments and trailing commas; empty
+    for anything else.
+    """
     plain = _TRAILING.sub(
         lambda match: match.group(1) or "", _COMMENT.sub(lambda match: match.group(1) or "", text)
     )
@@ -150,7 +156,9 @@ def _aliases(path: str, settings: Mapping[str, dict[str, Any]]) -> _Aliases:
 
 
 def _match(pattern: str, target: str) -> str | None:
-    """Return what `*` of a pattern stands for; an empty text where the pattern has none and is the target."""
+    """Return what `*` of a pattern stands for; an empty text where the pattern has none and is the
+    target.
+    """
     head, star, tail = pattern.partition("*")
     if not star:
         return "" if pattern == target else None

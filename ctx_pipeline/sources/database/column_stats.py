@@ -1,4 +1,6 @@
-"""Statistics of a table's columns at bounded cost, as text that stays the same while the table does."""
+"""Statistics of a table's columns at bounded cost, as text that stays the same while the table
+does.
+"""
 
 # ruff: noqa: S608 - identifiers pass `quoted`, texts pass `literal`, types come from the engine itself
 from __future__ import annotations
@@ -29,10 +31,18 @@ FEW_VALUES = 20
 """Up to so many distinct values are worth showing even if each occurs once."""
 
 _PERSONAL_NAME = re.compile(
-    r"(?:^|_)(?:ssn|sin|nin|tax_?id|passport|passwd|password|pass|pwd|secrets?|tokens?|credentials?|api_?keys?|private_?key"
-    r"|e_?mails?|phones?|mobile|tel|telephone|fax|iban|swift|card|card_?(?:number|no|num)|cvc|cvv|pin|account_?(?:no|number)"
-    r"|routing|dob|birth|birth_?(?:date|day)|date_of_birth|street|address|license_?plate|username|user_?name|ip|ip_?addr(?:ess)?"
-    r"|(?:first|last|full|middle|given|family|sur|customer|contact|maiden)_?name|surname|salary|national_id|id_?card)(?:$|_)",
+    r"(?:^|_)(?:ssn|sin|nin|tax_?id|passport|passwd|password|pass|pwd|secrets?|tokens?|"
+    r"credentials?|api_?keys?|private_?key"
+    r"|e_?mails?|phones?|mobile|tel|telephone|fax|iban|swift|card|card_?(?:number|no|num)|cvc|"
+    r"cvv|pin|account_?(?:no|number)"
+    r"|routing|dob|birth|birth_?(?:date|day)|date_of_birth|street|address|license_?plate|"
+    r"username|user_?name|ip|ip_?addr(?:ess)?"
+    r"|(?:first|last|full|middle|given|family|sur|customer|contact|maiden)_?name|"
+    r"surname|"
+    r"salary|"
+    r"national_id|"
+    r"id_?card)(?:$|"
+    r"_)",
 )
 _PERSONAL_CHINESE = re.compile(
     "身份证|护照|手机|电话|邮箱|密码|口令|姓名|住址|地址|银行卡|卡号|生日|出生|工资|社保"
@@ -42,7 +52,8 @@ _PERSONAL_VALUE = re.compile(
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SCALAR = re.compile(
-    r"^(?:BOOLEAN|U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|FLOAT|DOUBLE|DECIMAL.*|VARCHAR|DATE|TIME.*|ENUM.*|UUID|INTERVAL)$"
+    r"^(?:BOOLEAN|U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|FLOAT|DOUBLE|DECIMAL.*|VARCHAR|DATE|"
+    r"TIME.*|ENUM.*|UUID|INTERVAL)$"
 )
 _DATE = re.compile(r"^(?:DATE|TIMESTAMP.*)$")
 
@@ -106,10 +117,11 @@ def column_stats(
     *,
     parquet: Sequence[str] = (),
 ) -> tuple[int, tuple[ColumnStats, ...]]:
-    """Return the number of rows and the statistics of each column of `relation` (an SQL table expression).
+    """Return the number of rows and the statistics of each column of `relation` (an SQL table
+    expression).
 
-    Above `EXACT_ROWS` rows the statistics come from a fixed sample and say so, except lowest and highest values and
-    nulls of Parquet files, which their footers state exactly.
+    Above `EXACT_ROWS` rows the statistics come from a fixed sample and say so, except lowest and
+    highest values and nulls of Parquet files, which their footers state exactly.
     """
     rows = int(_one(connection, f"SELECT count(*) FROM {relation}")[0])
     if rows <= EXACT_ROWS:
@@ -176,7 +188,8 @@ def _top(
 ) -> tuple[tuple[str, str], ...]:
     name = quoted(column.name)
     sql = (
-        f"SELECT CAST({name} AS VARCHAR) AS value, count(*) AS uses FROM {relation} WHERE {name} IS NOT NULL"
+        f"SELECT CAST({name} AS VARCHAR) AS value, count(*) AS uses FROM "
+        f"{relation} WHERE {name} IS NOT NULL"
         f" GROUP BY {name} ORDER BY uses DESC, value LIMIT {TOP_VALUES}"
     )
     return tuple(
@@ -186,7 +199,9 @@ def _top(
 
 
 def withheld(column: Column, stats: ColumnStats, *, is_text: bool) -> ColumnStats:
-    """Drop the values of a column whose name, or text values, look like personal data or a secret."""
+    """Drop the values of a column whose name, or text values, look like
+    personal data or a secret.
+    """
     texts = [text for text in (stats.low, stats.high, *(value for value, _ in stats.top)) if text]
     looks_personal = is_text and any(_PERSONAL_VALUE.search(text) for text in texts)
     if column.is_personal or looks_personal:
@@ -197,7 +212,9 @@ def withheld(column: Column, stats: ColumnStats, *, is_text: bool) -> ColumnStat
 def _with_footer(
     connection: DuckDBPyConnection, column: Column, stats: ColumnStats, paths: Sequence[str]
 ) -> ColumnStats:
-    """Replace lowest, highest and nulls by what the footers of the Parquet files state, where all of them do."""
+    """Replace lowest, highest and nulls by what the footers of the Parquet files state, where all
+    of them do.
+    """
     if not column.is_scalar:
         return stats
     files = ", ".join(literal(path) for path in paths)
@@ -220,7 +237,9 @@ def _with_footer(
 
 
 def count_text(count: int, *, exact: bool) -> str:
-    """Return a count with thousands separators; one that is not exact is rounded to two digits and marked `~`."""
+    """Return a count with thousands separators; one that is not exact is rounded to two digits and
+    marked `~`.
+    """
     if exact or count < 100:
         return f"{count:,}"
     digits = len(str(count)) - 2

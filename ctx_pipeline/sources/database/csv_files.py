@@ -1,4 +1,6 @@
-"""CSV files as a database can read them: their encoding, Excel's `sep=` line, and files without rows."""
+"""CSV files as a database can read them: their encoding, Excel's `sep=` line, and files without
+rows.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Schema metadata: tables and columns of a DuckDB file or of Parquet and CSV files, with statistics.
+"""Schema metadata: tables and columns of a DuckDB file or of Parquet and CSV files, with
+statistics.
 
-Data stays where it is: files are read through an in-memory connection that may open nothing but them, is closed at
-the end, and never writes. The size limit of a source does not apply, because no file is loaded as a whole.
+Data stays where it is: files are read through an in-memory connection that may open nothing but
+them, is closed at the end, and never writes. The size limit of a source does not apply, because no
+file is loaded as a whole.
 """
 
 # ruff: noqa: S608 - identifiers pass `quoted`, paths pass `literal`
@@ -34,15 +36,18 @@ CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIX = ".parquet"
 MEMORY_LIMIT = "1GB"
 WHOLE_CSV_BYTES = 16 * 1024 * 1024
-"""Up to this size a CSV file is parsed once, as a whole; above, its types are found in its first rows."""
+"""Up to this size a CSV file is parsed once, as a whole; above, its types are found in its first
+rows."""
 CSV_SAMPLE_ROWS = 20_480
 
 
 def read_schema_metadata(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
-    """Turn each table into `schema:<source>/<table>` and each column into `schema:<source>/<table>.<column>`.
+    """Turn each table into `schema:<source>/<table>` and each column into
+    `schema:<source>/<table>.<column>`.
 
-    A database gives all its tables (of other schemas than `main` as `<schema>.<table>`). Of other files each is a
-    table, except that all Parquet files below a sub-folder are the parts of one table named like the folder.
+    A database gives all its tables (of other schemas than `main` as `<schema>.<table>`). Of other
+    files each is a table, except that all Parquet files below a sub-folder are the parts of one
+    table named like the folder.
     """
     batch = ReadingBuilder()
     taken: dict[str, FoundFile] = {}
@@ -86,7 +91,8 @@ def _problem(found: FoundFile, problem: Unreadable) -> FileError:
 def describe_database(
     found: FoundFile, origin: Origin
 ) -> list[tuple[str, tuple[ContextItem, ...]]]:
-    """Return the items of each table of a DuckDB file; a table depends on those that its foreign keys name.
+    """Return the items of each table of a DuckDB file; a table depends on those that its foreign
+    keys name.
 
     Raises:
         Unreadable: DuckDB cannot read the file.
@@ -104,7 +110,9 @@ def _suffix(found: FoundFile) -> str | None:
 
 
 def _groups(files: Iterable[FoundFile]) -> dict[str, list[FoundFile]]:
-    """Return the files of each table or database by its name; other files stand alone under their path."""
+    """Return the files of each table or database by its name; other files stand alone under their
+    path.
+    """
     groups: dict[str, list[FoundFile]] = {}
     for found in files:
         path = PurePosixPath(found.name)
@@ -146,7 +154,8 @@ def _describe(
         kind = type(error).__name__.removesuffix("Exception")
         what = "DuckDB database" if suffix in DATABASE_SUFFIXES else suffix.lstrip(".")
         raise Unreadable(
-            f"cannot be read as {what} ({kind}): check that it is whole and that no writer has it open"
+            f"cannot be read as {what} ({kind}): check that it is whole "
+            "and that no writer has it open"
         ) from None
 
 
@@ -175,7 +184,8 @@ _CSV_TYPES = (
     "sample_size = -1",
     "sample_size = -1, all_varchar = true, null_padding = true, parallel = false",
 )
-"""Ways to find the types of columns, the cheapest first: each is tried where the one before fails."""
+"""Ways to find the types of columns, the cheapest first: each is tried where the one before fails.
+"""
 
 
 def _table_name(name: str, suffix: str) -> str:
@@ -254,8 +264,10 @@ def _database_tables(connection: DuckDBPyConnection, found: FoundFile) -> list[T
         ).fetchall()
     }
     keys = connection.execute(
-        "SELECT schema_name, table_name, constraint_type, constraint_column_names, referenced_table,"
-        " referenced_column_names FROM duckdb_constraints() WHERE database_name = 'source' ORDER BY ALL"
+        "SELECT schema_name, table_name, constraint_type, "
+        "constraint_column_names, referenced_table,"
+        " referenced_column_names FROM duckdb_constraints() WHERE "
+        "database_name = 'source' ORDER BY ALL"
     ).fetchall()
     return [
         _database_table(found, place, tuple(columns.get(place, ())), comments[place], keys)

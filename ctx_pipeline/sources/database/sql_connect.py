@@ -1,4 +1,6 @@
-"""Connections that can only read: one transaction, with limits, closed at the end. No error repeats an address."""
+"""Connections that can only read: one transaction, with limits, closed at the end. No error repeats
+an address.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def parse_url(url: str | None, source: str) -> tuple[str, URL]:
     """Return the kind of database and its parsed address.
 
     Raises:
-        ConfigError: there is no url, or it is not one of a supported database; the message does not repeat it.
+        ConfigError: there is no url, or it is not one of a supported database; the message does not
+            repeat it.
     """
     from sqlalchemy.engine import make_url
 

@@ -1,4 +1,6 @@
-"""What a table is to a reader: the text of its item and of its columns' items, whatever database it is in."""
+"""What a table is to a reader: the text of its item and of its columns' items, whatever database it
+is in.
+"""
 
 from __future__ import annotations
 
@@ -174,4 +176,7 @@ def _stats_lines(stats: ColumnStats) -> Iterator[str]:
     elif stats.low is not None and stats.high is not None:
         yield f"range: {value_text(stats.low)} to {value_text(stats.high)}"
     if stats.top:
-        yield f"top values: {', '.join(f'{value_text(value)} ({share})' for value, share in stats.top)}"
+        yield (
+            "top values: "
+            f"{', '.join(f'{value_text(value)} ({share})' for value, share in stats.top)}"
+        )

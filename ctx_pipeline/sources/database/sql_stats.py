@@ -1,4 +1,6 @@
-"""Statistics of the columns of a live database at bounded cost: few statements, a sample of large tables."""
+"""Statistics of the columns of a live database at bounded cost: few statements, a sample of large
+tables.
+"""
 
 # ruff: noqa: S608 - numbers are our own, names pass SQLAlchemy
 
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
 COLUMNS_AT_ONCE = 50
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 MAX_SPAN = 2**44
-"""Row numbers further apart are no counter, and `SAMPLE_ROWS` times their distance must stay below 2**63."""
+"""Row numbers further apart are no counter, and `SAMPLE_ROWS` times their distance must stay below
+2**63."""
 MIN_HITS = 0.02
-"""Share of the picked row numbers that must exist; in a table full of holes the first rows say more."""
+"""Share of the picked row numbers that must exist; in a table full of holes the first rows say
+more."""
 MAX_SHOWN_CHARS = 200
 """Of a value that leaves the database."""
 
@@ -75,7 +79,9 @@ class Rows:
 
 
 def typed_column(column: Column, type_: Any, *, orders_all: bool) -> TypedColumn:
-    """Classify a column by its SQLAlchemy type. `orders_all`: booleans and UUIDs have a minimum too."""
+    """Classify a column by its SQLAlchemy type. `orders_all`: booleans and UUIDs have a minimum
+    too.
+    """
     from sqlalchemy import types
 
     base = getattr(type_, "data_type", None) or type_  # a domain has the type it is made of
@@ -115,7 +121,8 @@ def count_rows(connection: Connection, table: TableClause) -> Rows:
 def measure(
     connection: Connection, table: TableClause, columns: Sequence[TypedColumn], rows: Rows
 ) -> tuple[tuple[ColumnStats | None, ...], tuple[str, ...]]:
-    """Return the statistics of each column, and the names of columns that could not be measured (None).
+    """Return the statistics of each column, and the names of columns that could not be measured
+    (None).
 
     Above `EXACT_DISTINCT_ROWS` rows they come from a fixed sample and say so.
 
@@ -222,14 +229,18 @@ def _top(
 
 
 def _estimate(connection: Connection, table: TableClause) -> int:
-    """Return Postgres' own estimate of a table's rows, partitions added up; 0 where there is none."""
+    """Return Postgres' own estimate of a table's rows, partitions added up; 0
+    where there is none.
+    """
     from sqlalchemy import text
 
     if connection.dialect.name != "postgresql":
         return 0
     query = text(
-        "SELECT coalesce(sum(greatest(part.reltuples, 0)), 0)::bigint FROM pg_catalog.pg_class AS part"
-        " WHERE part.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(to_regclass(:name)) WHERE isleaf"
+        "SELECT coalesce(sum(greatest(part.reltuples, 0)), 0)::bigint "
+        "FROM pg_catalog.pg_class AS part"
+        " WHERE part.oid IN (SELECT relid FROM "
+        "pg_catalog.pg_partition_tree(to_regclass(:name)) WHERE isleaf"
         " UNION SELECT to_regclass(:name))"
     )
     quote = connection.dialect.identifier_preparer.quote_identifier
@@ -266,7 +277,9 @@ def _row_numbers(connection: Connection, table: TableClause) -> tuple[int, int] 
 def _sample(
     connection: Connection, table: TableClause, columns: Sequence[TypedColumn], rows: Rows
 ) -> FromClause:
-    """Return a fixed sample of about `SAMPLE_ROWS` rows; the first rows where the database offers no better."""
+    """Return a fixed sample of about `SAMPLE_ROWS` rows; the first rows where the database offers
+    no better.
+    """
     from sqlalchemy import func, select, tablesample
 
     if connection.dialect.name == "postgresql":
@@ -297,9 +310,11 @@ def _seed() -> ColumnElement[int]:
 
 
 def _spread(ends: tuple[int, int]) -> Any:
-    """Return the condition that picks row numbers by their index, without a scan and without a period.
+    """Return the condition that picks row numbers by their index, without a scan and without a
+    period.
 
-    Steps of the golden ratio cover a range evenly; a plain every-nth step would meet repeating data at one phase.
+    Steps of the golden ratio cover a range evenly; a plain every-nth step would meet repeating data
+    at one phase.
     """
     from sqlalchemy import text
 
@@ -309,5 +324,6 @@ def _spread(ends: tuple[int, int]) -> Any:
         step += 1
     return text(
         "_rowid_ IN (WITH RECURSIVE pick(n) AS (SELECT 0 UNION ALL"
-        f" SELECT n + 1 FROM pick WHERE n + 1 < {min(SAMPLE_ROWS, span)}) SELECT {low} + n * {step} % {span} FROM pick)"
+        f" SELECT n + 1 FROM pick WHERE n + 1 < {min(SAMPLE_ROWS, span)}) "
+        f"SELECT {low} + n * {step} % {span} FROM pick)"
     )

@@ -1,4 +1,6 @@
-"""Artifacts: files that agents made or open by reference. One short description each; the content stays where it is."""
+"""Artifacts: files that agents made or open by reference. One short description each; the content
+stays where it is.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,13 @@ class _Reading:
 
 
 def read_artifacts(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
-    """Turn each file into an item `artifact_ref:<source>/<path>` that describes it and refers to it.
+    """Turn each file into an item `artifact_ref:<source>/<path>` that describes it and refers to
+    it.
 
-    The description has the type, the size and what the type allows to say: first lines, the header and rows of a
-    table, the keys of JSON, the cells of a notebook, the size of a picture. It is at most `MAX_CONTENT_BYTES` long.
-    Of a file larger than the source's `max_file_bytes` only that much is read; the description says so. The version
-    is a hash of what was read and of the size.
+    The description has the type, the size and what the type allows to say: first lines, the header
+    and rows of a table, the keys of JSON, the cells of a notebook, the size of a picture. It is at
+    most `MAX_CONTENT_BYTES` long. Of a file larger than the source's `max_file_bytes` only that
+    much is read; the description says so. The version is a hash of what was read and of the size.
     """
     batch = ReadingBuilder()
     for found in files:

@@ -78,15 +78,15 @@ class Sample:
         return self.size_bytes > len(self.head)
 
 
-def _signed_type(sample: Sample) -> str | None:
+def _type_by_bytes(sample: Sample) -> str | None:
+    if sample.head[:4] == b"RIFF" and sample.head[8:12] == b"WEBP":
+        return "image/webp"
     return next((kind for mark, kind in _SIGNATURES if sample.head.startswith(mark)), None)
 
 
 def media_type(sample: Sample) -> str:
     """Return the media type by the suffix where the bytes do not say otherwise."""
-    by_bytes = _signed_type(sample)
-    if by_bytes is None and sample.head[:4] == b"RIFF" and sample.head[8:12] == b"WEBP":
-        by_bytes = "image/webp"
+    by_bytes = _type_by_bytes(sample)
     by_suffix = _TYPES.guess_type(f"x{sample.suffix}", strict=True)[0]
     if by_bytes == "application/zip" and by_suffix:
         return by_suffix
@@ -117,8 +117,7 @@ def describe(sample: Sample, kind: str) -> Iterator[str]:
 
 def encoding_of(sample: Sample) -> str | None:
     """Return the encoding of a text file, None for one that is not text."""
-    if _signed_type(sample) is not None:
-        # Their bytes may look like UTF-16: a NUL and a line break are enough.
+    if _type_by_bytes(sample) is not None:
         return None
     head = sample.head[:TEXT_SAMPLE_BYTES]
     return text_encoding(head, whole=len(head) == sample.size_bytes)

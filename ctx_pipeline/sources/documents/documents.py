@@ -1,4 +1,6 @@
-"""Documents: Markdown and plain text with optional YAML front matter, web pages and PDF, cut into chunks."""
+"""Documents: Markdown and plain text with optional YAML front matter, web pages and PDF, cut into
+chunks.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from ctx_pipeline.sources.formats.pdf import (
     pdf_errors,
     read_pdf,
 )
-from ctx_pipeline.sources.formats.splitting import Outline, split_text
+from ctx_pipeline.sources.formats.splitting import Outline, split_text, without_references
 from ctx_pipeline.sources.formats.yaml_lines import YamlProblem
 from ctx_pipeline.sources.origin import Origin
 from ctx_pipeline.sources.reading import ReadingBuilder, SourceReading
@@ -132,7 +134,9 @@ def _page_drafts(found: FoundFile, limit_bytes: int) -> Drafts:
 def _page_head(
     found: FoundFile, content: bytes
 ) -> tuple[DocumentFields, Mapping[str, int], bytes] | FileError:
-    """Check the front matter that site generators let a page begin with; without it the page is as it was."""
+    """Check the front matter that site generators let a page begin with; without it the page is as
+    it was.
+    """
     if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:3] != b"---":
         return DocumentFields(), {}, content
     text = decode(found, content)
@@ -170,7 +174,9 @@ _READERS: dict[str, Callable[[FoundFile, int], Drafts]] = {
 
 
 def load_document(found: FoundFile, limit_bytes: int) -> Document | FileError:
-    """Read a text file and check its front matter; a file whose head cannot be trusted is not loaded."""
+    """Read a text file and check its front matter; a file whose head cannot be trusted is not
+    loaded.
+    """
     text = read_text(found, limit_bytes)
     if isinstance(text, FileError):
         return text
@@ -234,5 +240,5 @@ def chunk_drafts(document: Document) -> tuple[Draft, ...]:
 
 def document_title(document: Document, outline: Outline) -> str:
     """Return the front matter's title, else the first heading, else the file name."""
-    stated = " ".join((document.fields.title or "").split())[:MAX_TITLE_CHARS]
+    stated = " ".join(without_references(document.fields.title or "").split())[:MAX_TITLE_CHARS]
     return stated or outline.title or PurePosixPath(document.found.name).name

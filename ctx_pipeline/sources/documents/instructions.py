@@ -1,4 +1,6 @@
-"""Instructions: `AGENTS.md`-style files, of which the nearest folder wins, and policy texts. One item per file."""
+"""Instructions: `AGENTS.md`-style files, of which the nearest folder wins, and policy texts. One
+item per file.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ AGENT_FILES = ("agents.md", "claude.md")
 
 
 def read_instructions(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
-    """Turn `AGENTS.md` and `CLAUDE.md` into `instruction:` items and every other text into a `policy:` item.
+    """Turn `AGENTS.md` and `CLAUDE.md` into `instruction:` items and every other text into a
+    `policy:` item.
 
-    The subject of an instruction is `instruction:<folder>`, the folder relative to the project (`.` for its root).
+    The subject of an instruction is `instruction:<folder>`, the folder relative to the project (`.`
+    for its root).
     """
     batch = ReadingBuilder()
     for found in files:

@@ -1,4 +1,6 @@
-"""Memories: JSON lines, one memory a line. A bad line is reported and the other lines are loaded."""
+"""Memories: JSON lines, one memory a line. A bad line is reported and the
+other lines are loaded.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def _require_text(value: str) -> str:
 
 
 class MemoryFields(RecordFields):
-    """One line of a memory file; other keys are ignored, but not one that is nearly a permission key."""
+    """One line of a memory file; other keys are ignored, but not one that is nearly a permission
+    key.
+    """
 
     id: Label
     text: Annotated[FreeText, AfterValidator(_require_text)]
@@ -94,8 +98,9 @@ def _key(memory: _Memory, origin: Origin) -> _Key:
 def read_memories(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
     """Turn each line into an item `memory:<source>/<id>`.
 
-    The same id again in one tenant: the same text is one memory, seen again; another text under another declared
-    version is a new version; another text without version replaces the earlier line, which is reported.
+    The same id again in one tenant: the same text is one memory, seen again; another text under
+    another declared version is a new version; another text without version replaces the earlier
+    line, which is reported.
     """
     batch = ReadingBuilder()
     lines: list[_Line] = []
@@ -182,14 +187,20 @@ def _keep(
         kept[key] = replace(memory, fields=seen)
         batch.repeat(earlier.found)
     elif fields.version is not None:
-        message = f"id and version have another text on line {earlier.line} of {earlier.found.shown}: raise version"
+        message = (
+            f"id and version have another text on line {earlier.line} of "
+            f"{earlier.found.shown}: raise version"
+        )
         code = FileCode.VERSION_REUSED
         batch.fail(
             memory.found,
             FileError(path=memory.found.shown, line=memory.line, code=code, message=message),
         )
     else:
-        message = f"id is given again on line {memory.line} of {memory.found.shown}, which is kept: add a version"
+        message = (
+            f"id is given again on line {memory.line} of "
+            f"{memory.found.shown}, which is kept: add a version"
+        )
         code = FileCode.DUPLICATE_ID
         batch.fail(
             earlier.found,
@@ -199,7 +210,9 @@ def _keep(
 
 
 def _same(left: MemoryFields, right: MemoryFields, origin: Origin) -> bool:
-    """Say whether two lines are one memory: equal text but for width and white space, seen by the same people."""
+    """Say whether two lines are one memory: equal text but for width and white space, seen by the
+    same people.
+    """
     same_text = left.text == right.text or _folded(left.text) == _folded(right.text)
     same_scope = (
         scope_of(left, origin) == scope_of(right, origin) and left.sensitivity == right.sensitivity
@@ -236,7 +249,9 @@ def _item(memory: _Memory, origin: Origin) -> ContextItem:
 
 
 def title_of(text: str) -> str:
-    """Return the first `TITLE_CHARS` characters on one line, cut at a blank where there is one in the second half."""
+    """Return the first `TITLE_CHARS` characters on one line, cut at a blank where there is one in
+    the second half.
+    """
     line = _SPACES.sub(" ", text[: TITLE_CHARS * 4]).strip()
     if len(line) <= TITLE_CHARS:
         return line

@@ -1,4 +1,6 @@
-"""Skills: folders with a `SKILL.md` of the agentskills format. One item per skill, more for a long body."""
+"""Skills: folders with a `SKILL.md` of the agentskills format. One item per skill, more for a long
+body.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ MAX_DESCRIPTION_CHARS = 4_096
 """The format allows 1,024; what is a little longer is still a description."""
 
 WHOLE_BODY_CHARS = 4_000
-"""A body up to this length stays whole in its skill's item: about 1,000 tokens. Half of it for mostly CJK text."""
+"""A body up to this length stays whole in its skill's item: about 1,000 tokens. Half of it for
+mostly CJK text."""
 
 MAX_RESOURCES = 40
 """Bundled files that an item lists by name; the rest is counted."""
@@ -51,7 +54,9 @@ _NAME = re.compile(r"[^\s/\\#@:*?\"<>|]+(?: [^\s/\\#@:*?\"<>|]+)*")
 
 
 def _tools(value: Any) -> tuple[str, ...]:
-    """Read `Read, Grep`, `Read Bash(git:*)` or a YAML list; what is not surely a tool name is refused."""
+    """Read `Read, Grep`, `Read Bash(git:*)` or a YAML list; what is not surely a tool name is
+    refused.
+    """
     if value is None:
         raise PydanticCustomError(
             "empty_tools", "is empty: give tool names, [] for none, or remove the key"
@@ -126,12 +131,14 @@ class _Skill:
 
 
 def read_skills(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
-    """Turn each skill into an item `skill:<source>/<name>`, and the rest of a long body into `...#2` and on.
+    """Turn each skill into an item `skill:<source>/<name>`, and the rest of a long body into
+    `...#2` and on.
 
-    The item says name, description, tools and bundled files, then the body. A head with an unquoted `: ` in a value or
-    tabs for indentation is read with that value quoted. A head that is not closed, lacks a name or a description, or
-    whose tools cannot be read is refused with its line: a skill is never loaded without what restricts it. Of two
-    skills with one name the first is kept. Bundled files are listed with their sizes, not loaded.
+    The item says name, description, tools and bundled files, then the body. A head with an unquoted
+    `: ` in a value or tabs for indentation is read with that value quoted. A head that is not
+    closed, lacks a name or a description, or whose tools cannot be read is refused with its line: a
+    skill is never loaded without what restricts it. Of two skills with one name the first is kept.
+    Bundled files are listed with their sizes, not loaded.
     """
     batch = ReadingBuilder()
     heads = {str(PurePosixPath(found.name).parent): found for found in files if _is_head(found)}
@@ -225,11 +232,16 @@ def _bad_head(found: FoundFile, line: int | None, message: str) -> FileError:
 
 
 def _head_problem(front: FrontMatter) -> tuple[int, str] | None:
-    """Say what would lose a restriction or leave nothing to find the skill by, and on which line."""
+    """Say what would lose a restriction or leave nothing to find the skill by,
+    and on which line.
+    """
     if not front.values:
         return (
             1,
-            "has no front matter that is closed by a line ---: begin with ---, name, description, ---",
+            (
+                "has no front matter that is closed by a line ---: begin "
+                "with ---, name, description, ---"
+            ),
         )
     for key, line in front.key_lines.items():
         wanted = TOOL_KEYS.get(re.sub(r"[\s_-]", "", key).casefold())

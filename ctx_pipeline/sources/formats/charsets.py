@@ -50,9 +50,9 @@ _REFUSED = {
 def decode_page(content: bytes, charset: str | None = None) -> str | None:
     """Return the text of a page, None if its bytes are not text of the character set that counts.
 
-    A byte order mark counts most, then `charset` (of the transport), then a declaration in the page, then UTF-8, then
-    GB 18030 and Windows-1252, each only without an error. A page of a declared character set may have a few wrong
-    bytes; they become U+FFFD.
+    A byte order mark counts most, then `charset` (of the transport), then a declaration in the
+    page, then UTF-8, then GB 18030 and Windows-1252, each only without an error. A page of a
+    declared character set may have a few wrong bytes; they become U+FFFD.
     """
     for mark, name in _MARKS:
         if content.startswith(mark):
@@ -100,8 +100,9 @@ _BREAKS = ("\n", ",", "\t", ";", " ")
 def text_encoding(head: bytes, *, whole: bool) -> str | None:
     """Return the encoding of a text by its first bytes, None for what is no text.
 
-    A byte order mark counts most. UTF-16 without one is told by its NUL bytes, then UTF-8. What is left is GB 18030
-    where letters beyond ASCII come in pairs, else Windows-1252. `whole`: there is no more than this.
+    A byte order mark counts most. UTF-16 without one is told by its NUL bytes, then UTF-8. What is
+    left is GB 18030 where letters beyond ASCII come in pairs, else Windows-1252. `whole`: there is
+    no more than this.
     """
     for mark, name in _MARKS:
         if head.startswith(mark):
@@ -142,7 +143,9 @@ def _decoded(head: bytes, name: str, *, whole: bool) -> str | None:
 
 
 def is_readable(text: str, *, guessed: bool = False) -> bool:
-    """Return whether text has few control characters; where its encoding is a guess, also few unknown ones."""
+    """Return whether text has few control characters; where its encoding is a guess, also few
+    unknown ones.
+    """
     if not text:
         return False
     some = text[:8_000]

@@ -1,4 +1,6 @@
-"""Code blocks and tables of a Markdown text: what a piece cut out of one needs to be read as one."""
+"""Code blocks and tables of a Markdown text: what a piece cut out of one needs
+to be read as one.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,18 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a text that is no line of a fence and stands in no code block, and where it starts."""
+    """A line of a text that is no line of a fence and stands in no code block,
+    and where it starts.
+    """
 
     start: int
     text: str
 
 
 def outside_code(text: str) -> Iterator[Line]:
-    """Yield the lines of a text that stand in no code block; a block's own lines are one empty line."""
+    """Yield the lines of a text that stand in no code block; a block's own lines are one empty
+    line.
+    """
     yield from (part for part in _parts(text) if isinstance(part, Line))
 
 
@@ -121,8 +127,9 @@ class Enclosures:
     def piece(self, start: int, end: int) -> Piece:
         """Return `start` to `end` of the text so that it can be read alone, and what of the text it holds.
 
-        What begins within a code block begins with its fence, what ends within one ends with a fence, and rows of a
-        table stand below its header. A fence without a line of code goes; a piece of nothing else is empty.
+        What begins within a code block begins with its fence, what ends within one ends with a
+        fence, and rows of a table stand below its header. A fence without a line of code goes; a
+        piece of nothing else is empty.
         """
         head = tail = ""
         first = self._around(start)

@@ -44,9 +44,10 @@ class FrontMatter:
 def split_front_matter(text: str) -> FrontMatter:
     """Separate front matter from the body.
 
-    A head is what stands between a first line `---` and the next line `---` or `...`. Without the closing line, or if
-    the head is not a mapping, the whole text is body. A head with an unquoted `: ` in a value, a value that only
-    begins like a list, or tabs for indentation is read again with those values quoted.
+    A head is what stands between a first line `---` and the next line `---` or `...`. Without the
+    closing line, or if the head is not a mapping, the whole text is body. A head with an unquoted
+    `: ` in a value, a value that only begins like a list, or tabs for indentation is read again
+    with those values quoted.
 
     Raises:
         YamlProblem: the head cannot be read, or permissions stand in it that would be lost.
@@ -67,7 +68,9 @@ def split_front_matter(text: str) -> FrontMatter:
 
 
 def _refuse_unread_keys(values: LineDict, head: list[str], first_line: int) -> None:
-    """Refuse a head with a permission that is empty, nearly a permission key, or not among what was read."""
+    """Refuse a head with a permission that is empty, nearly a permission key, or not among what was
+    read.
+    """
     for key, line in _keys(values):
         wanted = meant_permission(key)
         if wanted is not None:
@@ -88,7 +91,9 @@ def _refuse_unread_keys(values: LineDict, head: list[str], first_line: int) -> N
 
 
 def _keys(values: LineDict) -> Iterator[tuple[str, int]]:
-    """Yield the keys of the head and of its `metadata`, where skills keep theirs, with lines of the file."""
+    """Yield the keys of the head and of its `metadata`, where skills keep theirs, with lines of the
+    file.
+    """
     yield from values.key_lines.items()
     metadata: Any = values.get("metadata")
     if isinstance(metadata, LineDict):
@@ -97,7 +102,9 @@ def _keys(values: LineDict) -> Iterator[tuple[str, int]]:
 
 
 def _load_head(lines: list[str], first_line: int) -> LineDict | None:
-    """Return the head's mapping with lines of the file; None if it is something else than a mapping."""
+    """Return the head's mapping with lines of the file; None if it is something else than a
+    mapping.
+    """
     head = [normalise(line) for line in lines]
     try:
         documents = load_yaml("\n".join(head))
@@ -133,10 +140,12 @@ def _quoted(line: str) -> str:
 
 
 def _refuse_lost_permissions(lines: list[str], last: int | None) -> None:
-    """Refuse a text that begins like a head, was not read as one, and whose first lines restrict who may see it.
+    """Refuse a text that begins like a head, was not read as one, and whose first lines restrict
+    who may see it.
 
-    Searched are `_HEAD_LINES` lines, and all of a head that is closed on line `last` or that no blank line ends, up to
-    the first heading outside of fences. Every line break of Unicode ends a line.
+    Searched are `_HEAD_LINES` lines, and all of a head that is closed on line `last` or that no
+    blank line ends, up to the first heading outside of fences. Every line break of Unicode ends a
+    line.
     """
     written = next((line for line in lines if line.strip(_INVISIBLE)), "")
     if not _FENCE_LIKE.match(written):
@@ -152,7 +161,10 @@ def _refuse_lost_permissions(lines: list[str], last: int | None) -> None:
     fenced = fences[1] if len(fences) > 1 else blank
     for i, (number, part) in enumerate(parts[start:end], start=start):
         if _assigns_permission(part):
-            message = "permissions stand in front matter that is not closed by a line ---, or is not key: value lines"
+            message = (
+                "permissions stand in front matter that is not closed by a "
+                "line ---, or is not key: value lines"
+            )
             raise YamlProblem(number + 1, message)
         if (i > fenced or not fences) and _HEADING.match(part):
             return

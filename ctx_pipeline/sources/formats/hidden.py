@@ -1,4 +1,6 @@
-"""Text of a page that its readers do not see. It is a carrier of instructions to models, so it is dropped."""
+"""Text of a page that its readers do not see. It is a carrier of instructions to models, so it is
+dropped.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +146,9 @@ def own_text(node: Node) -> str:
 
 
 def hidden_rules(styles: Iterable[str]) -> HiddenRules:
-    """Read which elements the text of `<style>` elements hides; rules within `@media` and the like do not count."""
+    """Read which elements the text of `<style>` elements hides; rules within `@media` and the like
+    do not count.
+    """
     hidden: dict[frozenset[str], bool] = {}
     left = MAX_STYLE_CHARS
     for style in styles:
@@ -249,11 +253,14 @@ def _number(value: str | None) -> float | None:
 
 
 def _pixels(value: str | None) -> float | None:
-    """Return a length in CSS pixels, relative ones at the default size; None for what is not a length."""
+    """Return a length in CSS pixels, relative ones at the default size; None for what is not a
+    length.
+    """
     match = _LENGTH.fullmatch(value) if value and len(value) <= 40 else None
     if match is None:
         return None
-    # Percentages and view sizes are of something unknown; ten pixels each is near enough to tell far from near.
+    # Percentages and view sizes are of something unknown; ten pixels each is near enough to tell
+    # far from near.
     return float(match[1]) * (
         _PX_PER_UNIT.get(match[2], 10) if match[2] and match[2] != "px" else 1
     )
@@ -292,7 +299,9 @@ def _end_of_at_rule(text: str, start: int) -> int:
 
 
 def _parts(selector: str) -> frozenset[str]:
-    """Return the parts of `p.note` or `#x`; empty for selectors that look at other elements or at states."""
+    """Return the parts of `p.note` or `#x`; empty for selectors that look at other elements or at
+    states.
+    """
     match = _PLAIN_SELECTOR.fullmatch(selector)
     tag = (match[1] or "").lower() if match else ""
     if match is None or tag in _NEVER_HIDDEN:

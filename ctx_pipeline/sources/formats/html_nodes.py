@@ -98,7 +98,9 @@ def has_blocks(node: Node) -> bool:
 
 
 def join_item(blocks: list[str]) -> str:
-    """Join the blocks of a list item: nested lists follow at once, other blocks after an empty line."""
+    """Join the blocks of a list item: nested lists follow at once, other blocks after an empty
+    line.
+    """
     text = ""
     for block in blocks:
         nested = re.match(r"(?:- |\d+\. )", block) is not None

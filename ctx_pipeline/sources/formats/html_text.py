@@ -1,4 +1,6 @@
-"""The visible text of an HTML tree as Markdown-like text: headings, lists, tables, code and links."""
+"""The visible text of an HTML tree as Markdown-like text: headings, lists,
+tables, code and links.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ MAX_REPEATED_CHARS = 80
 
 _PERMALINKS = frozenset(["¶", "#", "§", "🔗", "⚓"])
 
-# Characters without a shape can carry text that no reader sees; joiners that scripts and emoji need stay.
+# Characters without a shape can carry text that no reader sees; joiners that scripts and emoji need
+# stay.
 _SHAPELESS = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufeff\uffa0\U000e0000-\U000e0fff]"
@@ -56,7 +59,9 @@ class TextTooLong(Exception):
 
 @dataclass(slots=True)
 class _Block:
-    """Text that is being put together: finished blocks, and the line of inline text that comes next."""
+    """Text that is being put together: finished blocks, and the line of inline text that comes
+    next.
+    """
 
     blocks: list[str] = field(default_factory=list[str])
     inline: list[str] = field(default_factory=list[str])
@@ -187,7 +192,9 @@ class TextRenderer:
         return f"{before}[{label}]({href}){after}"
 
     def _target(self, href: str) -> str | None:
-        """Return where a link leads if that is a page or a mailbox, resolved where the page's address is known."""
+        """Return where a link leads if that is a page or a mailbox, resolved where the page's
+        address is known.
+        """
         target = _SHAPELESS.sub("", re.sub(r"[\t\r\n]+", "", href)).strip().replace(" ", "%20")
         if not target or target.startswith("#") or len(target) > MAX_HREF_CHARS:
             return None
@@ -228,7 +235,9 @@ class TextRenderer:
         return f"{fence}\n{text}\n{fence}"
 
     def _table(self, node: Node, depth: int, lists: int) -> Iterator[str]:
-        """Yield the caption and the rows as one block; a table that only lays out a page gives its cells' blocks."""
+        """Yield the caption and the rows as one block; a table that only lays out a page gives its
+        cells' blocks.
+        """
         rows, captions = rows_of(node, self._left_out)
         if is_layout(node, rows):
             yield from self._cells(node, depth, lists)
@@ -247,7 +256,9 @@ class TextRenderer:
         yield from out.blocks
 
     def _grid(self, rows: list[Node], depth: int) -> Iterator[list[str]]:
-        """Yield rows of cells; a short cell that spans rows is repeated in each: every row speaks for itself."""
+        """Yield rows of cells; a short cell that spans rows is repeated in each: every row speaks
+        for itself.
+        """
         carried: dict[int, tuple[str, int]] = {}
         for row in rows:
             cells: list[str] = []

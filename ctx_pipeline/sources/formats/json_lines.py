@@ -1,4 +1,6 @@
-"""JSON as other systems write it: strict, without NaN, without a key given twice, bounded in depth."""
+"""JSON as other systems write it: strict, without NaN, without a key given
+twice, bounded in depth.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ MAX_DEPTH = 64
 
 
 class JsonProblem(Exception):
-    """Why a text is not JSON that can be used; `line` counts from 1 in the text, None where unknown."""
+    """Why a text is not JSON that can be used; `line` counts from 1 in the text, None where
+    unknown.
+    """
 
     def __init__(self, line: int | None, message: str) -> None:
         super().__init__(message)

@@ -106,17 +106,19 @@ class PageProblem(Exception):
 def read_page(content: bytes, *, charset: str | None = None, url: str | None = None) -> Page:
     """Return the main text of an HTML page.
 
-    What a reader of the page does not see is left out: scripts, styles, comments, hidden elements, characters without
-    a shape. So is what surrounds the main text: navigation, headers, footers, forms.
+    What a reader of the page does not see is left out: scripts, styles, comments, hidden elements,
+    characters without a shape. So is what surrounds the main text: navigation, headers, footers,
+    forms.
 
     Args:
         content: The bytes of the page.
         charset: What the transport says of them.
-        url: Where the page comes from. It may name another address of the same host as its own; a page that nothing
-            is known of may name any.
+        url: Where the page comes from. It may name another address of the same host as its own; a
+            page that nothing is known of may name any.
 
     Raises:
-        PageProblem: the bytes are not text of a known character set (`not_utf8`), or too many (`too_large`).
+        PageProblem: the bytes are not text of a known character set (`not_utf8`), or too many
+            (`too_large`).
     """
     if len(content) > MAX_HTML_BYTES:
         raise PageProblem(
@@ -160,7 +162,9 @@ def page_of(text: str, *, url: str | None = None) -> Page:
 
 
 def cited_url(url: str) -> str:
-    """Return an address as items cite it: without fragment, and without its query where that may hold a credential."""
+    """Return an address as items cite it: without fragment, and without its query where that may
+    hold a credential.
+    """
     bare, _, query = url.partition("#")[0].partition("?")
     names = [name for name, _ in parse_qsl(query, keep_blank_values=True)]
     keeps = bool(names) and not any(_SECRET.search(name) for name in names)
@@ -283,7 +287,9 @@ class _Head:
         return cls(title, base, canonical or meta.get("og:url", ""), tuple(styles), meta)
 
     def time(self, keys: tuple[str, ...]) -> datetime | None:
-        """Return the first time with a zone, or date, of the keys; what a page says otherwise is no time."""
+        """Return the first time with a zone, or date, of the keys; what a page says otherwise is no
+        time.
+        """
         for key in keys:
             try:
                 if stated := parse_time(self.meta.get(key) or None):
@@ -336,7 +342,9 @@ def _address(head: _Head, known: str | None) -> str | None:
 
 
 def _main_text(root: Node, rules: HiddenRules, base: str | None) -> str:
-    """Return the text of the part that a page marks as its main one, else of the page without what surrounds it."""
+    """Return the text of the part that a page marks as its main one, else of the page without what
+    surrounds it.
+    """
 
     def rendered(node: Node, *, edges: frozenset[str] | set[str], dense: bool) -> str:
         skips = _Skips(rules, edges, dense)

@@ -30,7 +30,8 @@ MAX_OPERATORS = 500_000
 MAX_PAGE_CHARS = 1_000_000
 MAX_TITLE_CHARS = 240
 MAX_SECONDS = 120.0
-"""Most time for one file. It is checked at every text operator; a file that takes longer is not loaded."""
+"""Most time for one file. It is checked at every text operator; a file that takes longer is not
+loaded."""
 
 _LIMITS: dict[str, Any] = {
     "maximum_declared_stream_length": MAX_STREAM_BYTES,
@@ -86,8 +87,8 @@ def read_pdf(
     A file that is protected against changes alone, with an empty password for reading, is read.
 
     Raises:
-        PdfProblem: it is protected by a password (`encrypted`), broken (`bad_pdf`), or has too many pages or bytes or
-            takes too long (`too_large`).
+        PdfProblem: it is protected by a password (`encrypted`), broken (`bad_pdf`), or has too many
+            pages or bytes or takes too long (`too_large`).
     """
     if len(content) > MAX_PDF_BYTES:
         raise PdfProblem(
@@ -98,7 +99,8 @@ def read_pdf(
     from pypdf import apply_configuration
     from pypdf.errors import DependencyError, PyPdfError
 
-    # The library reports each oddity of a file as a warning; what matters to us is an error of the file.
+    # The library reports each oddity of a file as a warning; what matters to us is an error of the
+    # file.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     deadline = now() + max_seconds
     try:
@@ -129,7 +131,8 @@ def read_pdf(
 
 # A broken file makes the library fail in its own code, with whatever its values happen to be.
 _BROKEN = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NotImplementedError, OSError,
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NotImplementedError,
+    OSError,
     RecursionError, TypeError, ValueError,
 )  # fmt: skip
 
@@ -188,7 +191,8 @@ def _read(reader: PdfReader, count: int, deadline: float, now: Callable[[], floa
         text = _page_text(reader, number, deadline, now)
         if text is None:
             problems.append(
-                f"page {number} is broken and was left out: open the file in a viewer and save it anew"
+                f"page {number} is broken and was left out: open the file "
+                "in a viewer and save it anew"
             )
         pages.append(PdfPage(number, text or ""))
     if problems and not any(page.text for page in pages):

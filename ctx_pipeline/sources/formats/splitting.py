@@ -1,7 +1,10 @@
-"""Cutting a text into chunks at its own boundaries, with exact offsets and the headings above each chunk."""
+"""Cutting a text into chunks at its own boundaries, with exact offsets and the headings above each
+chunk.
+"""
 
 from __future__ import annotations
 
+import html
 import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
 LATIN_CHARS = (1_200, 1_600)
-"""A chunk of mostly Latin text is full from the first number on and never longer than the second: ~400 tokens."""
+"""A chunk of mostly Latin text is full from the first number on and never longer than the second:
+~400 tokens."""
 
 CJK_CHARS = (600, 800)
 """The same for mostly Chinese, Japanese or Korean text, which has about one token per character."""
@@ -29,7 +33,8 @@ SMALL_CHARS = 200
 """A chunk below this is joined to its neighbour where both fit."""
 
 LONG_LINE_CHARS = 4_000
-"""A longer line is cut before it is split: finding sentences in one line takes time in the square of its length."""
+"""A longer line is cut before it is split: finding sentences in one line takes time in the square
+of its length."""
 
 MAX_HEADING_CHARS = 120
 
@@ -38,6 +43,15 @@ _BLANK = re.compile(r"\s")
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _UNDERLINE = re.compile(r"(={3,}|-{3,})[ \t]*$")
 _NOT_PARAGRAPH = re.compile(r"\s|[-*+>|#]|\d+[.)]\s")
+_CODE_OR_REFERENCE = re.compile(
+    r"""
+    `[^`]*`                             # code
+    | & \# [0-9]{1,7} ;                 # &#62;
+    | & \# [xX] [0-9a-fA-F]{1,6} ;      # &#x3e;
+    | & [A-Za-z] [A-Za-z0-9]{1,31} ;    # &gt;
+    """,
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +146,9 @@ def _segments(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cut_line(text: str, start: int, end: int) -> Generator[tuple[int, int], None, int]:
-    """Yield pieces of a long line, cut after a blank where there is one in the last tenth; return where it ends."""
+    """Yield pieces of a long line, cut after a blank where there is one in the last tenth; return
+    where it ends.
+    """
     while end - start > LONG_LINE_CHARS:
         limit = start + LONG_LINE_CHARS
         blank = max(text.rfind(mark, limit - LONG_LINE_CHARS // 10, limit) for mark in " \t。.")
@@ -171,7 +187,9 @@ class Outline:
 
     @property
     def title(self) -> str | None:
-        """The first heading, if it is of level 1 or the only one of its level: the name of the whole text."""
+        """The first heading, if it is of level 1 or the only one of its level: the name of the
+        whole text.
+        """
         if not self.headings:
             return None
         first = self.headings[0]
@@ -217,4 +235,14 @@ def _without_closing(text: str) -> str:
 
 
 def _heading_text(raw: str) -> str:
-    return " ".join(normalise(repair(raw)).split())[:MAX_HEADING_CHARS]
+    return " ".join(normalise(repair(without_references(raw))).split())[:MAX_HEADING_CHARS]
+
+
+def without_references(title: str) -> str:
+    """Return a title with its character references as the characters: `R&amp;D` is `R&D`.
+
+    Code in backticks stays as it is, as in Markdown.
+    """
+    return _CODE_OR_REFERENCE.sub(
+        lambda found: found[0] if found[0][0] == "`" else html.unescape(found[0]), title
+    )

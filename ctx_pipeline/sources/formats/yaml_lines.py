@@ -1,7 +1,9 @@
-"""YAML as a person wrote it: scalars stay text, mappings know their lines, and a key given twice is an error.
+"""YAML as a person wrote it: scalars stay text, mappings know their lines, and a key given twice is
+an error.
 
-Plain YAML 1.1 reads `version: 1.10` as 1.1, `on:` as true and a time without zone as if it had one. Here every scalar
-but `null`, `true` and `false` stays the text that was written; the models turn it into numbers and times.
+Plain YAML 1.1 reads `version: 1.10` as 1.1, `on:` as true and a time without zone as if it had one.
+Here every scalar but `null`, `true` and `false` stays the text that was written; the models turn it
+into numbers and times.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ def _construct_mapping(loader: Any, node: Any) -> LineDict:
 
 
 def _last_line(node: Any) -> int:
-    """Return the last line of a node's text; the end that YAML reports of a block is where the next thing begins."""
+    """Return the last line of a node's text; the end that YAML reports of a block is where the next
+    thing begins.
+    """
     last: Any = node
     while last.id != "scalar" and last.value and not last.flow_style:
         child: Any = last.value[-1]
@@ -81,7 +85,9 @@ def _last_line(node: Any) -> int:
 
 
 def _merged(node: Any, key_node: Any) -> bool:
-    """Say whether a key came in through `<<` from a mapping written elsewhere; the mapping's own key wins."""
+    """Say whether a key came in through `<<` from a mapping written elsewhere; the mapping's own
+    key wins.
+    """
     start, end = node.start_mark.index, node.end_mark.index
     return not start <= key_node.start_mark.index < end
 

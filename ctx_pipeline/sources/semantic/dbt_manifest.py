@@ -1,4 +1,6 @@
-"""dbt semantic definitions: both generations of `semantic_manifest.json` and the YAML they are made from."""
+"""dbt semantic definitions: both generations of `semantic_manifest.json` and the YAML they are made
+from.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class DbtIndex:
 
 
 def is_dbt_metric(value: dict[str, Any]) -> bool:
-    """Say whether an entry of `metrics` is dbt's: it has a metric type or type parameters, and no `expression`."""
+    """Say whether an entry of `metrics` is dbt's: it has a metric type or type parameters, and no
+    `expression`.
+    """
     return "type_params" in value or (
         _lower(value.get("type")) in METRIC_TYPES and "expression" not in value
     )
@@ -90,7 +94,9 @@ def implied_metrics(record: RawRecord) -> Iterator[RawRecord]:
 
 
 def _fields(value: dict[str, Any]) -> tuple[DefinitionFields, dict[str, Any]]:
-    """Return the record's governing fields, which dbt keeps in `config.meta` (or `meta`), and all of that mapping."""
+    """Return the record's governing fields, which dbt keeps in `config.meta` (or `meta`), and all
+    of that mapping.
+    """
     meta = {
         **as_mapping(value.get("meta")),
         **as_mapping(as_mapping(value.get("config")).get("meta")),
@@ -101,10 +107,12 @@ def _fields(value: dict[str, Any]) -> tuple[DefinitionFields, dict[str, Any]]:
 
 
 def define_dbt_metric(record: RawRecord, origin: Origin, index: DbtIndex) -> Definition:
-    """Read one dbt metric; measures it names are written out, so that a changed measure changes the definition.
+    """Read one dbt metric; measures it names are written out, so that a changed measure changes the
+    definition.
 
     Raises:
-        pydantic.ValidationError: the record lacks a name, or its `config.meta` has a bad time, version or permission.
+        pydantic.ValidationError: the record lacks a name, or its `config.meta` has a bad time,
+            version or permission.
     """
     value = record.value
     fields, meta = _fields(value)
@@ -343,7 +351,9 @@ def filter_text(value: Any) -> str:
 
 
 def _leaves(prefix: str, value: Any) -> list[tuple[str, str]]:
-    """Return the values below `value` as dotted paths, sorted; null, false and empty values say nothing."""
+    """Return the values below `value` as dotted paths, sorted; null, false and empty values say
+    nothing.
+    """
     if isinstance(value, dict):
         found: list[tuple[str, str]] = []
         for key, part in sorted(as_mapping(value).items()):

@@ -34,7 +34,9 @@ class TermFields(RecordFields):
 
 
 def read_glossary(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
-    """Turn each term into an item `glossary:<source>/<name>`, subject `glossary:<name>` unless it names another."""
+    """Turn each term into an item `glossary:<source>/<name>`, subject `glossary:<name>` unless it
+    names another.
+    """
     batch = ReadingBuilder()
     kept: dict[tuple[str | None, str, str | None], ContextItem] = {}
     for found in files:
@@ -71,7 +73,11 @@ def _keep(
         batch.repeat(found)
     else:
         code = FileCode.VERSION_REUSED if declared else FileCode.DUPLICATE_ID
-        message = f"the term is defined otherwise in {first.provenance.locator.path}: add a new version or rename it"
+        message = (
+            "the term is defined otherwise in "
+            f"{first.provenance.locator.path}: add a new version or rename "
+            "it"
+        )
         line = item.provenance.locator.line_start
         batch.fail(found, FileError(path=found.shown, line=line, code=code, message=message))
 

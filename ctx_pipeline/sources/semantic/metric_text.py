@@ -1,4 +1,6 @@
-"""What the readers of metric formats share: records with their place, and `key: value` text of a definition."""
+"""What the readers of metric formats share: records with their place, and `key: value` text of a
+definition.
+"""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ _FIRST = frozenset(("name", "version", "valid_from", "valid_until", "supersedes"
 def define_metric(record: RawRecord, origin: Origin, *, models: frozenset[str]) -> Definition:
     """Read one entry of `metrics`.
 
-    It depends on its table, written `schema:*/<table>` because the table's source is not known here, on the semantic
-    model it names, and on the tables it joins.
+    It depends on its table, written `schema:*/<table>` because the table's source is not known
+    here, on the semantic model it names, and on the tables it joins.
 
     Raises:
         pydantic.ValidationError: the record lacks a name or has a bad time, version or permission.

@@ -1,4 +1,6 @@
-"""Apache Ossie (formerly Open Semantic Interchange) semantic models: datasets, relationships and metrics."""
+"""Apache Ossie (formerly Open Semantic Interchange) semantic models: datasets, relationships and
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from ctx_pipeline.sources.semantic.metric_text import (
 from ctx_pipeline.sources.semantic.metric_yaml import synonyms_of, table_reference
 
 VENDOR = "CTX_PIPELINE"
-"""`vendor_name` of the custom extension whose JSON may state version, valid_from, supersedes and permissions."""
+"""`vendor_name` of the custom extension whose JSON may state version, valid_from, supersedes and
+permissions."""
 
 _QUALIFIER = re.compile(r"([A-Za-z_]\w*)\s*\.")
 
@@ -36,7 +39,10 @@ def expand(model: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the datasets (section `ossie_dataset`) and metrics (`ossie_metric`) of a model."""
     for dataset in as_list(model.get("datasets")):
         joins = [
-            f"{show(link.get('to'))} on {show(link.get('from_columns'))} = {show(link.get('to_columns'))}"
+            (
+                f"{show(link.get('to'))} on {show(link.get('from_columns'))} "
+                f"= {show(link.get('to_columns'))}"
+            )
             for link in map(as_mapping, as_list(model.get("relationships")))
             if isinstance(dataset, dict) and link.get("from") == as_mapping(dataset).get("name")
         ]

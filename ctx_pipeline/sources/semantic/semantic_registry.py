@@ -60,8 +60,9 @@ SECTIONS = {
 def read_semantic_registry(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
     """Turn metrics into `metric:<source>/<name>` items, one per version.
 
-    Semantic models become `schema:<source>/model.<name>`, saved queries `artifact_ref:<source>/saved_query.<name>`.
-    The same version of one name may be written twice if both say the same; otherwise the second is reported.
+    Semantic models become `schema:<source>/model.<name>`, saved queries
+    `artifact_ref:<source>/saved_query.<name>`. The same version of one name may be written twice if
+    both say the same; otherwise the second is reported.
     """
     batch = ReadingBuilder()
     records: list[RawRecord] = []
@@ -102,7 +103,8 @@ def read_semantic_registry(files: tuple[FoundFile, ...], origin: Origin) -> Sour
 def _note_unknown(record: RawRecord, names: list[str], batch: ReadingBuilder) -> None:
     for name in names if record.section == "metric" else ():
         message = (
-            f"metric {show(record.value.get('name'))!r} is made of {name!r}, which this source does not "
+            f"metric {show(record.value.get('name'))!r} is made of "
+            f"{name!r}, which this source does not "
             "define: correct the name or add the definition"
         )
         error = FileError(
@@ -114,14 +116,17 @@ def _note_unknown(record: RawRecord, names: list[str], batch: ReadingBuilder) ->
 def _report(
     clashing: list[tuple[RawRecord, FileError]], other: str | None, batch: ReadingBuilder
 ) -> None:
-    """Report definitions of a file that another one gives otherwise; many of them are two products in one source."""
+    """Report definitions of a file that another one gives otherwise; many of them are two products
+    in one source.
+    """
     record, first = clashing[0]
     if len(clashing) <= FEW_CLASHES or other == first.path:
         for one, error in clashing:
             batch.fail(one.found, error)
         return
     message = (
-        f"{len(clashing)} definitions are given otherwise in {other}, this is the first: if the files belong to "
+        f"{len(clashing)} definitions are given otherwise in {other}, this "
+        "is the first: if the files belong to "
         "two products, make each a source of its own; else raise versions or rename"
     )
     batch.fail(record.found, first.model_copy(update={"message": message, "items": len(clashing)}))
@@ -244,6 +249,9 @@ def _keep(
         where = first.provenance.locator
         place = f"{where.path}:{where.line_start}" if where.line_start else where.path
         code = FileCode.VERSION_REUSED if declared else FileCode.DUPLICATE_ID
-        message = f"{item.item_id} is defined otherwise at {place}: give this definition a new version or another name"
+        message = (
+            f"{item.item_id} is defined otherwise at {place}: give this "
+            "definition a new version or another name"
+        )
         error = FileError(path=record.found.shown, line=record.line, code=code, message=message)
         clashes[record.found.shown, where.path].append((record, error))

@@ -1,4 +1,6 @@
-"""Which addresses of the network may be asked for a page. Pure; nothing is resolved or opened here."""
+"""Which addresses of the network may be asked for a page. Pure; nothing is
+resolved or opened here.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def _networks(text: str) -> tuple[Network, ...]:
 
 
 METADATA = _networks(
-    "169.254.169.0/24 169.254.170.0/24 169.254.0.23/32 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 "
+    "169.254.169.0/24 169.254.170.0/24 169.254.0.23/32 "
+    "100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 "
     "fd00:ec2::/32 fd20:ce::/32"
 )
 """Where clouds give credentials to their machines; refused whatever the settings say."""
@@ -58,8 +61,10 @@ FORBIDDEN = (
     (
         "a reserved address",
         _networks(
-            "192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 "
-            "203.0.113.0/24 240.0.0.0/4 100::/64 2001::/23 2001:db8::/32 3fff::/20 2620:4f:8000::/48 5f00::/16"
+            "192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 "
+            "192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 "
+            "203.0.113.0/24 240.0.0.0/4 100::/64 2001::/23 2001:db8::/32 "
+            "3fff::/20 2620:4f:8000::/48 5f00::/16"
         ),
     ),
 )
@@ -119,8 +124,8 @@ def literal_address(host: str) -> Address | None:
     """Return the address that a host is written as, None for a name.
 
     Raises:
-        ValueError: it is a number in another than the usual form (`0x7f.1`, `2130706433`, `127.1`), an address with a
-            zone, or no name that can be resolved.
+        ValueError: it is a number in another than the usual form (`0x7f.1`, `2130706433`, `127.1`),
+            an address with a zone, or no name that can be resolved.
     """
     if ":" in host or "%" in host:
         if "%" in host:
@@ -129,7 +134,8 @@ def literal_address(host: str) -> Address | None:
     name = host.removesuffix(".")
     labels = name.lower().split(".")
     if _NUMBER.fullmatch(labels[-1]):
-        # Resolvers read `0x7f.1` and `2130706433` as addresses; browsers and checks read them differently.
+        # Resolvers read `0x7f.1` and `2130706433` as addresses; browsers and checks read them
+        # differently.
         return IPv4Address(name)
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("is not a host name")

@@ -1,4 +1,6 @@
-"""The guarded HTTP client of web sources: public addresses only, bounded in bytes and time, without any credential."""
+"""The guarded HTTP client of web sources: public addresses only, bounded in bytes and time, without
+any credential.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,14 @@ def fetch(
 ) -> Fetched:
     """Get one page over HTTP or HTTPS.
 
-    Each address on the way, redirects included, is checked: its scheme, port and host, and every network address that
-    the host resolves to. The connection goes to an address that was checked; the name is resolved once. No cookie,
-    credential, proxy or setting of the environment is used, but for certificates to trust.
+    Each address on the way, redirects included, is checked: its scheme, port and host, and every
+    network address that the host resolves to. The connection goes to an address that was checked;
+    the name is resolved once. No cookie, credential, proxy or setting of the environment is used,
+    but for certificates to trust.
 
     Raises:
-        FetchProblem: the page may not be asked for, was not given, or is not what a web source reads.
+        FetchProblem: the page may not be asked for, was not given, or is not what a web source
+            reads.
     """
     rules = rules or FetchRules()
     deadline = Deadline(now() + rules.total_seconds, rules.operation_seconds, now)
@@ -82,11 +86,12 @@ def fetch(
 
 
 def check_url(url: str, rules: AddressRules) -> httpx2.URL:
-    """Return an address without its fragment, if it may be asked for as far as the address itself tells.
+    """Return an address without its fragment, if it may be asked for as far as the address itself
+    tells.
 
     Raises:
-        FetchProblem: it is not an address, has a user name or password, another scheme than http or https, a port or
-            host that is refused, or is written so that readers of it may differ.
+        FetchProblem: it is not an address, has a user name or password, another scheme than http or
+            https, a port or host that is refused, or is written so that readers of it may differ.
     """
     import httpx2
 
@@ -178,8 +183,8 @@ def permitted_addresses(
     """Return the addresses of a host, all of which may be asked.
 
     Raises:
-        FetchProblem: it does not resolve, or one of its addresses is refused: a name that leads to a public and a
-            private address is a trap or a mistake.
+        FetchProblem: it does not resolve, or one of its addresses is refused: a name that leads to
+            a public and a private address is a trap or a mistake.
     """
     literal = literal_address(host)
     if literal is not None:

@@ -201,7 +201,9 @@ def _content_type(header: str) -> tuple[str, str | None]:
 
 
 def _unpacked(blocks: Iterable[bytes], encoding: str, max_bytes: int) -> Iterator[bytes]:
-    """Yield the body's bytes, never more than `max_bytes` of them, whatever a small packed body would grow to."""
+    """Yield the body's bytes, never more than `max_bytes` of them, whatever a small packed body
+    would grow to.
+    """
     names = [
         name
         for part in encoding.split(",")

@@ -43,7 +43,9 @@ class FetchCode(StrEnum):
 
 
 class FetchProblem(Exception):
-    """Why a page was not fetched. The message never has the address or anything that a server sent."""
+    """Why a page was not fetched. The message never has the address or anything
+    that a server sent.
+    """
 
     def __init__(self, code: FetchCode, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,6 @@
-"""Connections that go only to addresses that were checked, and that a deadline ends however slowly bytes arrive."""
+"""Connections that go only to addresses that were checked, and that a deadline ends however slowly
+bytes arrive.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class PinnedStream(httpcore2.NetworkStream):
 
 
 class PinnedBackend(httpcore2.NetworkBackend):
-    """Opens connections to the checked addresses of a host; the name is never resolved a second time."""
+    """Opens connections to the checked addresses of a host; the name is never resolved a second
+    time.
+    """
 
     def __init__(self, addresses: Addresses, left: Callable[[], float]) -> None:
         self._addresses = addresses

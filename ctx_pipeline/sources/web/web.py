@@ -1,4 +1,6 @@
-"""Web pages: saved files and pages fetched by address. What they say comes from outside and is believed least."""
+"""Web pages: saved files and pages fetched by address. What they say comes from outside and is
+believed least.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +84,9 @@ class _Listed:
 def read_web(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
     """Turn each page into items `web:<source>/<path or address>#<n>`, n from 1.
 
-    Saved pages (HTML, MHTML, PDF) are read from the source's path; the source's `url` and the addresses in `.urls` and
-    `.txt` files are fetched, each once. A page that cannot be fetched is an error of its address and keeps what is
-    stored of it.
+    Saved pages (HTML, MHTML, PDF) are read from the source's path; the source's `url` and the
+    addresses in `.urls` and `.txt` files are fetched, each once. A page that cannot be fetched is
+    an error of its address and keeps what is stored of it.
     """
     batch = ReadingBuilder()
     listed: list[_Listed] = []
@@ -107,7 +109,8 @@ def read_web(files: tuple[FoundFile, ...], origin: Origin) -> SourceReading:
 
 
 def shown_url(url: str) -> str:
-    """Return an address as messages and file lists show it: without a user part, fragment and the query's words.
+    """Return an address as messages and file lists show it: without a user part, fragment and the
+    query's words.
 
     Two addresses that differ in their queries alone are told apart by a hash.
     """
@@ -158,7 +161,10 @@ def _fetch_all(listed: list[_Listed], origin: Origin, batch: ReadingBuilder) -> 
         seen.add(url)
         if len(seen) > MAX_URLS:
             found = entry.found or _page_file(url, 0)
-            message = f"the source has more than {MAX_URLS:,} addresses; from here on none was asked: split the source"
+            message = (
+                f"the source has more than {MAX_URLS:,} addresses; from here "
+                "on none was asked: split the source"
+            )
             batch.fail(
                 found,
                 FileError(

@@ -1,9 +1,10 @@
 """Allocate: which items are shown, and how much of each, when not everything fits.
 
-A knapsack: every option (an item, or messages that stay together) is left out or shown in one of its choices; the first
-option of a section opens it, which has a price; an option brings what it needs; sources and tool schemas have purses of
-their own. `allocate` takes the steps along each option's upper hull in order of value by the token, then exchanges
-what is shown for what is worth more. `bench.allocator` compares it with the optimum.
+A knapsack: every option (an item, or messages that stay together) is left out or shown in one of
+its choices; the first option of a section opens it, which has a price; an option brings what it
+needs; sources and tool schemas have purses of their own. `allocate` takes the steps along each
+option's upper hull in order of value by the token, then exchanges what is shown for what is worth
+more. `bench.allocator` compares it with the optimum.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ EXCHANGES = 8
 ATTEMPTS = 16
 """Most options, the most valuable first, that are tried in one exchange."""
 MATERIAL = 0.005
-"""Share of the value of all that is shown which an exchange has to add: among many that are worth nearly the same,
-order decides, and a pack does not change for a trifle."""
+"""Share of the value of all that is shown which an exchange has to add: among many that are worth
+nearly the same, order decides, and a pack does not change for a trifle."""
 
 Step = tuple[float, int, int]
-"""A step along the hull of an option: value by the token (negative, so that steps sort), option, choice it ends at."""
+"""A step along the hull of an option: value by the token (negative, so that steps sort), option,
+choice it ends at."""
 _Loss = tuple[float, float, int, int, int]
-"""Value lost by the token, value lost, option, choice it has, smaller choice it would have (-1: none)."""
+"""Value lost by the token, value lost, option, choice it has, smaller choice it would have (-1:
+none)."""
 
 
 Parts = tuple[tuple[Rendition, int], ...]
@@ -35,7 +38,9 @@ Parts = tuple[tuple[Rendition, int], ...]
 
 @dataclass(slots=True, eq=False)
 class Purse:
-    """Tokens that options with something in common may take together: those of one source, or all tool schemas."""
+    """Tokens that options with something in common may take together: those of one source, or all
+    tool schemas.
+    """
 
     name: str
     most: int
@@ -85,8 +90,8 @@ def allocate(
 ) -> int:
     """Choose for each option; return the tokens that stay free.
 
-    `headings` is what it costs to open a section that is not open yet. Never takes more than `left` nor more than a
-    purse has. `improve` may be False to save time: then nothing is exchanged.
+    `headings` is what it costs to open a section that is not open yet. Never takes more than `left`
+    nor more than a purse has. `improve` may be False to save time: then nothing is exchanged.
     """
     fill = _Fill(options, left, headings)
     if not fill.everything():
@@ -99,7 +104,8 @@ def allocate(
 
 
 def steps_of(options: Sequence[Option]) -> list[Step]:
-    """Return the steps along the upper hull of every option, those of one option in order of falling density.
+    """Return the steps along the upper hull of every option, those of one option in order of
+    falling density.
 
     What an option needs and would not come by itself before it is paid with its first step.
     """
@@ -184,7 +190,9 @@ class _Fill:
         return True
 
     def climb(self, steps: Sequence[Step]) -> None:
-        """Take steps in order while there is room; where one is too large, the largest smaller choice."""
+        """Take steps in order while there is room; where one is too large, the largest smaller
+        choice.
+        """
         options = self.options
         for _, number, to in steps:
             option = options[number]
@@ -203,7 +211,8 @@ class _Fill:
         """Take a choice, with what it needs and the headings, if all of that fits."""
         option = self.options[number]
         missing = missing_needs(self.options, number) if option.needs and option.taken < 0 else ()
-        # Each is taken in turn, so that purses and headings are counted once; one that does not fit undoes the others.
+        # Each is taken in turn, so that purses and headings are counted once; one that does not fit
+        # undoes the others.
         done: list[int] = []
         for row in missing:
             if not self._fits(self.options[row], 0):
@@ -249,7 +258,9 @@ class _Fill:
                 self.left += self.headings.get(section, 0)
 
     def improve(self, steps: Sequence[Step]) -> None:
-        """Exchange what is shown for what is worth more, the most valuable first, a bounded number of times."""
+        """Exchange what is shown for what is worth more, the most valuable first, a bounded number
+        of times.
+        """
         trifle = MATERIAL * sum(option.value for option in self.options)
         for _ in range(EXCHANGES):
             out = [
@@ -264,7 +275,9 @@ class _Fill:
             self.climb(steps)
 
     def _losses(self) -> list[_Loss]:
-        """Return every way to show something smaller, also in two steps, by what it loses by the token."""
+        """Return every way to show something smaller, also in two steps, by what it loses by the
+        token.
+        """
         found: list[_Loss] = []
         for number, option in enumerate(self.options):
             if option.taken < 0:
@@ -288,7 +301,9 @@ class _Fill:
         return any(self.options[row].taken >= 0 for row in option.dependents)
 
     def _exchange(self, number: int, losses: Sequence[_Loss], trifle: float) -> bool:
-        """Show an option in a larger choice and others in smaller ones, if that is worth more by some."""
+        """Show an option in a larger choice and others in smaller ones, if that is worth more by
+        some.
+        """
         option = self.options[number]
         shown, value = option.tokens, option.value
         least = losses[0][0] if losses else inf
@@ -313,7 +328,9 @@ class _Fill:
         return [*drawing, *(loss for loss in losses if loss not in drawing)] if drawing else []
 
     def _make_room(self, number: int, choice: int, gain: float, losses: Sequence[_Loss]) -> bool:
-        """Give up what is worth least by the token until a choice fits; if that costs `gain`, leave all as it was."""
+        """Give up what is worth least by the token until a choice fits; if that costs `gain`, leave
+        all as it was.
+        """
         option = self.options[number]
         undo: list[tuple[int, int]] = []
         for density, lost, loser, before, lower in losses:

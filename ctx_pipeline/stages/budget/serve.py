@@ -84,11 +84,12 @@ def serve(
 ) -> Budgeted:
     """Choose what is shown and how much of it.
 
-    Protected items go first and never lose; then the best of each required type; then what loads always and what is
-    prefetched. The others are chosen together, by what they are worth to the call and by the token (`worth`): what
-    stands within the share of its section counts more, and what one section leaves, others may take. An item degrades
-    to a smaller rendition before it disappears. `heading_tokens` is what opening and closing each section costs;
-    `source_kinds` is the kind of each source; `improve` may be False to save time.
+    Protected items go first and never lose; then the best of each required type; then what loads
+    always and what is prefetched. The others are chosen together, by what they are worth to the
+    call and by the token (`worth`): what stands within the share of its section counts more, and
+    what one section leaves, others may take. An item degrades to a smaller rendition before it
+    disappears. `heading_tokens` is what opening and closing each section costs; `source_kinds` is
+    the kind of each source; `improve` may be False to save time.
 
     Raises:
         BudgetTooSmall: the protected items alone do not fit.
@@ -169,7 +170,8 @@ def prepare(
 
 
 def _hold_tools(options: Sequence[Option], window: Window, planned: int) -> None:
-    """Hold the tools of the catalogue to `TOOL_SHARE` of the window, or what the policy plans, if others want the rest.
+    """Hold the tools of the catalogue to `TOOL_SHARE` of the window, or what the policy plans, if
+    others want the rest.
 
     Every tool that a model sees makes the choice between them harder.
     """
@@ -235,6 +237,9 @@ def _warnings(
         )
         return (PackWarning(code="cost_unknown", message=message),)
     if ready.required > affordable:
-        message = f"what is protected or required has {ready.required} tokens, the cost budget pays for {affordable}"
+        message = (
+            f"what is protected or required has {ready.required} tokens, "
+            f"the cost budget pays for {affordable}"
+        )
         return (PackWarning(code="cost_budget_exceeded", message=message),)
     return ()

@@ -1,4 +1,6 @@
-"""Shown: what of a request's own parts the model does not see, or sees cut, so that the caller knows."""
+"""Shown: what of a request's own parts the model does not see, or sees cut, so that the caller
+knows.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ def grain_warnings(judged: Judged) -> tuple[PackWarning, ...]:
     return tuple(
         PackWarning(
             code=MIXED_GRAIN,
-            message=f"{one.item_id} and {other.item_id} are computed from different tables: bring both to "
+            message=f"{one.item_id} and {other.item_id} are computed from "
+            "different tables: bring both to "
             "dimensions that they share before they are compared or divided",
             item_id=one.item_id,
         )
@@ -89,7 +92,8 @@ def _why(candidate: Candidate, verdict: Verdict) -> str:
 
 def _cut_message(candidate: Candidate, verdict: Verdict) -> str:
     return (
-        f"{_name(candidate)} is cut to {verdict.cost(candidate):,} of its {candidate.tokens[0]:,} tokens: "
+        f"{_name(candidate)} is cut to {verdict.cost(candidate):,} of "
+        f"its {candidate.tokens[0]:,} tokens: "
         "its start, its end and what stands out are shown, and what was left out is said"
     )
 
@@ -121,7 +125,10 @@ def _ranges(messages: Iterable[Candidate]) -> str:
 def _repairs(by_order: dict[int, Candidate], request: ContextRequest) -> Iterator[PackWarning]:
     repairs = repaired_messages(request, min(by_order, default=0))
     for number, call in islice(repairs.items(), MAX_NAMED):
-        message = f"message {number} names no open call: taken as the answer to a call of message {call}, by its place"
+        message = (
+            f"message {number} names no open call: taken as the answer to a "
+            f"call of message {call}, by its place"
+        )
         candidate = by_order.get(number)
         yield PackWarning(
             code=REPAIRED, message=message, item_id=None if candidate is None else candidate.item_id

@@ -1,4 +1,6 @@
-"""Way in: what would have let in what did not fit, so that the same call with that much more shows it."""
+"""Way in: what would have let in what did not fit, so that the same call with that much more shows
+it.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,9 @@ def explain_out(
 ) -> dict[Candidate, str]:
     """Return what would have let in what did not fit.
 
-    More room goes to what asks for it more strongly, so an item lacks its own price and what all of those would take
-    first. `first` names the kinds and times of loading that are served before anything is weighed.
+    More room goes to what asks for it more strongly, so an item lacks its own price and what all of
+    those would take first. `first` names the kinds and times of loading that are served before
+    anything is weighed.
     """
     if all(option.taken >= 0 for option in options):
         return {}
@@ -105,7 +108,9 @@ def _claims(options: Sequence[Option], window: Window) -> list[_Claim]:
 
 
 def _brings(number: int, options: Sequence[Option], window: Window) -> int:
-    """Return what an option costs besides itself: what it needs, and the headings of sections not open yet."""
+    """Return what an option costs besides itself: what it needs, and the headings of sections not
+    open yet.
+    """
     missing = missing_needs(options, number)
     sections = {options[row].section for row in (number, *missing)} - window.opened
     needed = sum(options[row].choices[0][0] for row in missing)
@@ -124,7 +129,9 @@ def _spared(option: Option, options: Sequence[Option]) -> int:
 def _before(
     claims: Sequence[_Claim], options: Sequence[Option], first: frozenset[str]
 ) -> NDArray[np.bool_]:
-    """Return for each claim (row) which others (columns) are served no later when there is more room."""
+    """Return for each claim (row) which others (columns) are served no later when there is more
+    room.
+    """
     import numpy as np
 
     mine = [options[claim.number] for claim in claims]
@@ -151,7 +158,9 @@ def _before(
 
 
 def _growth(candidate: Candidate, window: Window) -> int:
-    """Return what something taken before anything is weighed would take more, if there were room."""
+    """Return what something taken before anything is weighed would take more,
+    if there were room.
+    """
     verdict = window.verdicts[candidate]
     if candidate.protected or verdict.rendition is None:
         return 0
@@ -162,7 +171,9 @@ def _growth(candidate: Candidate, window: Window) -> int:
 def _lacks(
     short: int, own: int, brought: Sequence[Option], ahead: Sequence[Option], window: Window
 ) -> str:
-    """Name what is short for an option and what it needs: tokens of the window, of the cost budget, or of a purse."""
+    """Name what is short for an option and what it needs: tokens of the window, of the cost budget,
+    or of a purse.
+    """
     parts: list[str] = []
     if short > 0:
         limits = window.limits

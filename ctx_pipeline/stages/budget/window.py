@@ -46,10 +46,11 @@ class Limits:
 def limits_of(
     profile: ModelProfile, token_budget: int | None, cost_budget: float | None = None
 ) -> Limits:
-    """Divide a model's window: reserves and headroom off the hard limit; a caller's budget caps what is usable.
+    """Divide a model's window: reserves and headroom off the hard limit; a caller's budget caps
+    what is usable.
 
-    A cost budget caps what is aimed for, never what is usable. Tokens of models without a public tokenizer are counted
-    with the profile's encoding and its safety factor.
+    A cost budget caps what is aimed for, never what is usable. Tokens of models without a public
+    tokenizer are counted with the profile's encoding and its safety factor.
     """
     window = profile.max_input_tokens
     reserve = profile.output_reserve + profile.reasoning_reserve
@@ -95,7 +96,9 @@ def choices_of(candidate: Candidate, most_observation: int) -> tuple[tuple[Rendi
 
 
 def group_sizes(members: Sequence[Candidate], most_observation: int) -> tuple[Parts, ...]:
-    """Return the sizes in which messages may be shown that stay together, each larger than the one before."""
+    """Return the sizes in which messages may be shown that stay together, each larger than the one
+    before.
+    """
     offered = [
         [choice for choice in choices_of(member, most_observation) if choice[0] is not _POINTER]
         or [(_FULL, member.tokens[0])]
@@ -189,7 +192,9 @@ def open_window(
     heading_tokens: Mapping[str, int],
     source_kinds: Mapping[str, str],
 ) -> Window:
-    """Return a window of which nothing has been spent; `source_kinds` is the kind of each source."""
+    """Return a window of which nothing has been spent; `source_kinds` is the
+    kind of each source.
+    """
     purses: dict[str, Purse] = {}
     for name, kind in source_kinds.items() if policy.max_budgets else ():
         most = policy.max_budgets.get(name, policy.max_budgets.get(kind))
@@ -229,7 +234,10 @@ def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
         others = "".join(f", {c.item_id!r} with {c.tokens[0]}" for c in protected[1:NAMED_CUTS])
         raise BudgetTooSmall(
             f"protected items need {window.used} tokens but the budget has {window.limits.usable}",
-            where=f"section {largest.section!r}, largest item {largest.item_id!r} with {largest.tokens[0]} tokens"
+            where=(
+                f"section {largest.section!r}, largest item "
+                f"{largest.item_id!r} with {largest.tokens[0]} tokens"
+            )
             + others,
             fix=f"raise the budget to at least {window.used} tokens{_cuts(protected, over)}",
         )
@@ -244,9 +252,11 @@ def spend_protected(alive: Sequence[Candidate], window: Window) -> None:
 
 
 def _cuts(largest: Sequence[Candidate], over: int) -> str:
-    """Name the fewest of the largest items that hold more than has to go; nothing where that helps nobody.
+    """Name the fewest of the largest items that hold more than has to go; nothing where that helps
+    nobody.
 
-    The permission scope comes from the caller's identity, and what a model has to be told of it stays.
+    The permission scope comes from the caller's identity, and what a model has to be told of it
+    stays.
     """
     held = 0
     names: list[str] = []
@@ -259,7 +269,8 @@ def _cuts(largest: Sequence[Candidate], over: int) -> str:
 
 
 def spend_required(alive: Sequence[Candidate], request: ContextRequest, window: Window) -> None:
-    """Take the best item of each required type, in the largest rendition that the usable window holds.
+    """Take the best item of each required type, in the largest rendition that the usable window
+    holds.
 
     Neither the budget of its source nor the cost budget costs a call what it cannot do without.
     """
@@ -288,7 +299,9 @@ def spend_required(alive: Sequence[Candidate], request: ContextRequest, window: 
 
 
 def spend_called(alive: Sequence[Candidate], window: Window) -> None:
-    """Take the tools that the conversation has called: whole where all of them fit, else in their compact rendition."""
+    """Take the tools that the conversation has called: whole where all of them fit, else in their
+    compact rendition.
+    """
     tools = [
         candidate
         for candidate in alive

@@ -4,10 +4,11 @@ What an item is worth is how relevant it is times how much of it is shown::
 
     (score / best score) ** RELEVANCE_POWER * sqrt(tokens shown) * what its rendition keeps
 
-The power makes one right item worth several marginal ones: with half the score of the best an item is worth an eighth
-of it. The root makes the next token of an item worth less than the one before: an item four times as long is worth
-twice as much, so what is long has to be more relevant to be shown whole. What a table scores only because a metric
-needs it does not count: it comes with the metric, and is worth nothing without it.
+The power makes one right item worth several marginal ones: with half the score of the best an item
+is worth an eighth of it. The root makes the next token of an item worth less than the one before:
+an item four times as long is worth twice as much, so what is long has to be more relevant to be
+shown whole. What a table scores only because a metric needs it does not count: it comes with the
+metric, and is worth nothing without it.
 """
 
 from __future__ import annotations
@@ -30,24 +31,27 @@ from ctx_pipeline.stages.sections import TOOLS
 RELEVANCE_POWER = 3
 """Packs of `bench.packs` show as much of what their questions need with 2 to 5, but for .01."""
 COMPACT_KEEPS = 0.5
-"""What a token of a compact rendition is worth: the sentence that matters may stand in what was cut. With 0.75 packs of
-`bench.packs` show more of what is needed, and less of it whole."""
+"""What a token of a compact rendition is worth: the sentence that matters may stand in what was
+cut. With 0.75 packs of `bench.packs` show more of what is needed, and less of it whole."""
 POINTER_TOKENS = 4
 """Tokens of content that a pointer is worth: that there is something, and its title."""
 OWN_SHARE = 4.0
-"""Times that what stands within the share of its section counts: it gives way only to what is worth that much more."""
+"""Times that what stands within the share of its section counts: it gives way only to what is worth
+that much more."""
 NEEDS_SHARE = 0.125
-"""Most of what is left that the things which an item needs may take, each in its smallest rendition, to come with it:
-in a smaller window the definition that was asked for is worth more than pointers to its tables."""
+"""Most of what is left that the things which an item needs may take, each in its smallest
+rendition, to come with it: in a smaller window the definition that was asked for is worth more than
+pointers to its tables."""
 RECENCY = 0.95
 """What each message or observation is worth of the one after it."""
 LEAST = 0.02
-"""Least share of the best score that is told apart, so that everything is worth something while there is room."""
+"""Least share of the best score that is told apart, so that everything is worth something while
+there is room."""
 FREE_TOKENS = 2_000
 """Tokens of each share that search hits may take before the stop rule looks at them."""
 HALF_TOKENS = 1_000
-"""Tokens beyond these after which a hit must reach half of `min_value`. Chosen with `FREE_TOKENS` and `min_value` so
-that the packs of `bench.packs` lose nothing that their questions need."""
+"""Tokens beyond these after which a hit must reach half of `min_value`. Chosen with `FREE_TOKENS`
+and `min_value` so that the packs of `bench.packs` lose nothing that their questions need."""
 LONG_TOKENS = 1_000
 """Most tokens that one hit counts for in the stop rule: what is longer is seldom shown whole."""
 
@@ -64,9 +68,10 @@ def stop_filling(
     """Leave out search hits that are not worth their tokens, however much room there is; return
     what stays.
 
-    The more tokens better hits of the same share take, the more a hit has to score: beyond `FREE_TOKENS` it needs
-    `min_value` of the best score times the part of its way from there to endless that has been gone, half of it at
-    `HALF_TOKENS`. What a hit that stays needs stays with it. Expects the order of ranking.
+    The more tokens better hits of the same share take, the more a hit has to score: beyond
+    `FREE_TOKENS` it needs `min_value` of the best score times the part of its way from there to
+    endless that has been gone, half of it at `HALF_TOKENS`. What a hit that stays needs stays with
+    it. Expects the order of ranking.
     """
     if policy.min_value <= 0:
         return list(alive)
@@ -104,7 +109,8 @@ def stop_filling(
 def options_of(
     alive: Sequence[Candidate], request: ContextRequest, window: Window, planned: Mapping[str, int]
 ) -> list[Option]:
-    """Return what is still to be chosen from; within each share what stands first is within it first.
+    """Return what is still to be chosen from; within each share what stands first is within it
+    first.
 
     Search hits stand in the order of ranking, what came with the request latest first, before them.
     """
@@ -149,7 +155,9 @@ def options_of(
 def _sent_options(
     sent: list[Candidate], options: list[Option], window: Window, room: dict[str, int]
 ) -> None:
-    """Add what came with the request: observations latest first, older ones worth less, and tools in their order."""
+    """Add what came with the request: observations latest first, older ones worth less, and tools
+    in their order.
+    """
     sent.sort(key=lambda c: (c.section, c.order if c.section == TOOLS else -c.order, c.item_id))
     ages: dict[str, int] = {}
     for candidate in sent:
@@ -201,7 +209,9 @@ def _option(
 def _history_options(
     alive: Sequence[Candidate], request: ContextRequest, window: Window, room: dict[str, int]
 ) -> list[Option]:
-    """Return messages, latest first; each needs those after it, and those that may not be separated are one option."""
+    """Return messages, latest first; each needs those after it, and those that may not be separated
+    are one option.
+    """
     options: list[Option] = []
     by_order = {c.order: c for c in alive if c.section == HISTORY and not window.shows(c)}
     for group in reversed(message_groups(request, min(by_order, default=0))):

@@ -20,8 +20,9 @@ Floats = NDArray[np.float32]
 def batch(rows: Sequence[Row]) -> pa.Table:
     """Return what identifies each row and what it is connected to.
 
-    Columns: tenant, item_id, version, title, subject_name, subject (its number, -1 for none), chain, edges (rows it
-    needs), related (rows that might help beside it), forms (names it is asked for by).
+    Columns: tenant, item_id, version, title, subject_name, subject (its number, -1 for none),
+    chain, edges (rows it needs), related (rows that might help beside it), forms (names it is asked
+    for by).
     """
     import pyarrow as pa
 

@@ -1,4 +1,6 @@
-"""Clusters: results of one tool that say nearly the same are shown once, and the others as pointers to it."""
+"""Clusters: results of one tool that say nearly the same are shown once, and the others as pointers
+to it.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,22 @@ if TYPE_CHECKING:
     import rensa
 
 ALIKE = 0.7
-"""Estimated Jaccard similarity from which two texts say nearly the same: a page with another price or date has it, two
-pages about one topic have a tenth."""
+"""Estimated Jaccard similarity from which two texts say nearly the same: a page with another price
+or date has it, two pages about one topic have a tenth."""
 PERMUTATIONS = 64
 """Numbers of a MinHash signature."""
 _SEED = 42
 SKETCH_CHARS = 10_000
 """Characters of a text that are looked at."""
 _WORD_CHARS = 12
-"""Words longer than this on average are none: then pairs of characters stand for the text, as in Chinese."""
+"""Words longer than this on average are none: then pairs of characters stand for the text, as in
+Chinese."""
 
 
 def sketch_of(text: str) -> rensa.RMinHash | None:
-    """Return the MinHash signature of a text's words, the same in every process; None for a text without any."""
+    """Return the MinHash signature of a text's words, the same in every process; None for a text
+    without any.
+    """
     import rensa
 
     part = text[:SKETCH_CHARS].encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,6 @@
-"""Synonyms: a request that names a term by any of its names finds the term, and what other texts call it."""
+"""Synonyms: a request that names a term by any of its names finds the term, and what other texts
+call it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ctx_pipeline.index.forms import Mention, surface
 from ctx_pipeline.security.visibility import Clock, Viewer
 
 if TYPE_CHECKING:
-    from ctx_pipeline.index.reader import ServingView
+    from ctx_pipeline.index.view import ServingView
 
 MAX_TERMS = 8
 """Terms of one request."""
@@ -33,8 +35,8 @@ _NONE = NamedTerms((), ())
 def named_terms(text: str, view: ServingView, viewer: Viewer, clock: Clock) -> NamedTerms:
     """Return the terms that a text names and the viewer may see.
 
-    Names of what the viewer may not see, or what is no longer valid, change nothing: they are dropped before longer
-    names are preferred to those inside of them.
+    Names of what the viewer may not see, or what is no longer valid, change nothing: they are
+    dropped before longer names are preferred to those inside of them.
     """
     forms = view.reader.forms
     mentions = forms.mentions(viewer.tenant, text)
@@ -63,7 +65,8 @@ def add_named(
     clock: Clock,
     limit: int,
 ) -> None:
-    """Add to the scores by words, by row, what uses the other names of the terms: as good as the request's own words.
+    """Add to the scores by words, by row, what uses the other names of the terms: as good as the
+    request's own words.
 
     The terms hold all of their names at once, so the best among the others is the measure.
     """

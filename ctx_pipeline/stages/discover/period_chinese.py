@@ -1,7 +1,7 @@
 """The time words of Chinese, as atoms.
 
-Alternatives stand from the longest to the shortest. Those of group `nothing` take words away from later ones:
-每年, 五月天.
+Alternatives stand from the longest to the shortest. Those of group `nothing` take words away from
+later ones: 每年, 五月天.
 """
 
 from __future__ import annotations

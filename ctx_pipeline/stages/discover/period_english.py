@@ -1,7 +1,7 @@
 """The time words of English, as atoms.
 
-Alternatives stand from the longest to the shortest. Those of group `nothing` take words away from later ones:
-fiscal years, `this time last year`.
+Alternatives stand from the longest to the shortest. Those of group `nothing` take words away from
+later ones: fiscal years, `this time last year`.
 """
 
 from __future__ import annotations
@@ -93,51 +93,106 @@ _SHORT = {"h": "hour", "d": "day", "w": "week"}
 _NUMBER = rf"\d{{1,3}}|{'|'.join(sorted(_WORDS, key=len, reverse=True))}"
 _UNIT = r"(?:minute|hour|day|week|month|quarter|year)"
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
+_WEEKDAY = "|".join(_WEEKDAYS)
+_DAY = r"(?:st|nd|rd|th)?"
+"""What may follow the number of a day."""
 _ENGLISH: Final = re.compile(
     rf"""(?<![\w.'’])(?:
-    (?P<nothing>(?:fy|fiscal(?:\ (?:year|quarter))?)[\s'-]*\d{{0,4}}(?:[\s-]*q[1-4])?
-      |q[1-4]\s*(?:of\s+)?(?:fy|fiscal)[\s']*\d* |this\ time\ last\ year |usa\ today
-      |(?:last|this|past|next|previous)\ {_UNIT}\ but\ one
-      |(?:{_NUMBER}|weekend)\ (?:{_UNIT}s?\ )?before\ last)
-    |(?P<anniv>(?P<vn>{_NUMBER})\ (?P<vu>day|week|month|year)s?\ (?:ago\ (?:today|to\ the\ day)|before\ today)
-      |(?:this\ day|today|(?:the\ )?same\ day)\ last\ (?P<vl>week|month|year))
-    |(?P<thislast>this\ (?P<tlu>month|quarter)\ (?:of\ |in\ )?(?:last|the\ previous)\ year)
-    |(?P<afternext>(?:the\ )?(?P<au2>week|month|quarter|year)\ after\ next)
-    |(?P<isoweek>(?:iso\ )?week\ (?P<wk>\d{{1,2}})(?:,|\ of|\ in)?\ (?P<wky>{YEAR})|(?P<wky2>{YEAR})-?w(?P<wk2>\d{{2}})
-      |w(?P<wk3>\d{{2}})[-\ ](?P<wky3>{YEAR}))
-    |(?P<ended>(?:the\ )?(?:(?P<eu>year|quarter|half)|(?P<en>twelve|12|nine|9|six|6|three|3)\ months)
-      \ (?:ended|ending)\ (?:on\ )?(?:(?P<ed>3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?\ )?
-      (?P<em>{_MONTH})\.?(?:\ (?P<ed2>3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?)?,?\ (?P<ey>{YEAR}))
-    |(?P<open>(?:the\ )?(?:year|quarter|half|{_NUMBER}\ months)
-      \ (?:ended|ending)\ (?:on\ )?(?:\w+\ )?(?:{_MONTH})\.?(?:\ \d{{1,2}})?)
-    |(?P<same>(?:the\ )?same\ (?:period|time|days?|weeks?|months?|quarter)\ (?:
-      (?:of\ |in\ )?(?:the\ )?(?:last|previous|prior)\ year|(?:a|one)\ year\ (?:ago|earlier|before)))
-    |(?P<iso>(?P<iy>{YEAR})(?P<sep>[-/])(?P<im>0?[1-9]|1[0-2])(?:(?P=sep)(?P<id>3[01]|[12]\d|0?[1-9]))?(?![\w/]|[.-]\d))
-    |(?P<twice>(?:the\ )?(?P<tu>week|month|quarter|year)\ before\ last)
-    |(?P<soon>day\ before\ yesterday|day\ after\ tomorrow|yesterday|tomorrow|today)
-    |(?P<window>(?P<wdir>last|past|previous|prior|preceding|trailing|rolling|next|coming)\ (?:the\ )?
-      (?:(?P<wn>{_NUMBER})[\s-]+(?P<wu>{_UNIT})s?|(?P<sn>\d{{1,3}})(?P<su>[hdw])))
-    |(?P<rolling>(?:in|over|within|during)\ the\ (?:last|past)\ (?P<ru>{_UNIT})|(?:the\ )?past\ (?P<pu>{_UNIT}))
-    |(?P<ago>(?P<an>{_NUMBER})\ (?P<au>day|week|month|year)s?\ ago)
-    |(?P<date>(?P<du>week|month|quarter|year)[\s-]to[\s-]date|(?P<dx>[wmqy])td
-      |so\ far\ this\ (?P<df>week|month|quarter|year)
-      |since\ the\ (?:start|beginning)\ of\ (?:the|this)\ (?P<ds>week|month|quarter|year)
-      |this\ (?P<dt>week|month|quarter|year)(?:\ so\ far|\ to\ date))
-    |(?P<weekday>(?P<kdir>last|this|next)\ (?P<kd>{"|".join(_WEEKDAYS)})
-      (?:\s*(?:to|through|thru|until|till|[-–])\s*(?:the\ following\ )?(?P<kl>{"|".join(_WEEKDAYS)}))?)
-    |(?P<rel>(?P<rdir>last|this|current|next|coming|previous|prior|preceding)\ (?P<runit>week|month|quarter|year))
-    |(?P<short>q(?P<sq>[1-4])(?P<sgap>\s?['’]\s?|[-/]|\ )(?P<sy>\d{{2}})(?![\d%:.,]\d|\d|%|[-/]\d)
-      |(?P<sq2>[1-4])q\s?['’]?(?P<sy2>\d{{2}}|{YEAR})|h(?P<sh>[12])(?:\s?['’]\s?|-)(?P<sy3>\d{{2}})
-      |(?P<sh2>[12])h\s?['’]?(?P<sy4>\d{{2}}|{YEAR})|(?P<sm>{_MONTH})\.?\s?['’](?P<sy5>\d{{2}}))
-    |(?P<quarter>q(?P<qn>[1-4])|(?P<qo>first|second|third|fourth|1st|2nd|3rd|4th)\ quarter)
-    |(?P<yquarter>(?P<yqy>{YEAR})[\s-]?q(?P<yqn>[1-4]))
-    |(?P<half>(?:the\ )?(?P<ho>first|second|1st|2nd)\ half|h(?P<hn>[12]))
-    |(?P<dmonth>(?P<dd>[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?\ (?:of\ )?(?P<dm>{_MONTH})\.?(?:,?\ (?P<dy>{YEAR}))?)
-    |(?P<month>(?:(?P<mdir>last|this|next)\ )?(?P<mm>{_MONTH})\.?
-      (?:\ (?P<md>[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?
-        (?:\s?[-–]\s?(?P<ml>[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?)?(?![\d:%]|[.,]\d))?
-      (?:,?\ (?P<my>{YEAR}))?)
-    |(?P<year>{YEAR})
+    # What looks like a time and is none, or one that is not known: fiscal years, `week but one`.
+    (?P<nothing>
+        (?:fy|fiscal(?:\ (?:year|quarter))?)[\s'-]*\d{{0,4}}(?:[\s-]*q[1-4])?
+      | q[1-4]\s*(?:of\s+)?(?:fy|fiscal)[\s']*\d*
+      | this\ time\ last\ year
+      | usa\ today
+      | (?:last|this|past|next|previous)\ {_UNIT}\ but\ one
+      | (?:{_NUMBER}|weekend)\ (?:{_UNIT}s?\ )?before\ last)
+    # A day: `three years ago today`, `this day last week`.
+  | (?P<anniv>
+        (?P<vn>{_NUMBER})\ (?P<vu>day|week|month|year)s?
+        \ (?:ago\ (?:today|to\ the\ day)|before\ today)
+      | (?:this\ day|today|(?:the\ )?same\ day)\ last\ (?P<vl>week|month|year))
+    # `this month last year`.
+  | (?P<thislast>this\ (?P<tlu>month|quarter)\ (?:of\ |in\ )?(?:last|the\ previous)\ year)
+    # `the week after next`.
+  | (?P<afternext>(?:the\ )?(?P<au2>week|month|quarter|year)\ after\ next)
+    # ISO weeks: `week 12 of 2026`, `2026-W12`, `W12 2026`.
+  | (?P<isoweek>
+        (?:iso\ )?week\ (?P<wk>\d{{1,2}})(?:,|\ of|\ in)?\ (?P<wky>{YEAR})
+      | (?P<wky2>{YEAR})-?w(?P<wk2>\d{{2}})
+      | w(?P<wk3>\d{{2}})[-\ ](?P<wky3>{YEAR}))
+    # `the year ended 31 March 2026`.
+  | (?P<ended>
+        (?:the\ )?
+        (?:(?P<eu>year|quarter|half)|(?P<en>twelve|12|nine|9|six|6|three|3)\ months)
+        \ (?:ended|ending)\ (?:on\ )?
+        (?:(?P<ed>3[01]|[12]\d|0?[1-9]){_DAY}\ )?
+        (?P<em>{_MONTH})\.?
+        (?:\ (?P<ed2>3[01]|[12]\d|0?[1-9]){_DAY})?,?
+        \ (?P<ey>{YEAR}))
+    # The same without a year, which bounds nothing.
+  | (?P<open>
+        (?:the\ )?(?:year|quarter|half|{_NUMBER}\ months)\ (?:ended|ending)\ (?:on\ )?
+        (?:\w+\ )?(?:{_MONTH})\.?(?:\ \d{{1,2}})?)
+    # `the same period last year`.
+  | (?P<same>
+        (?:the\ )?same\ (?:period|time|days?|weeks?|months?|quarter)\ (?:
+            (?:of\ |in\ )?(?:the\ )?(?:last|previous|prior)\ year
+          | (?:a|one)\ year\ (?:ago|earlier|before)))
+    # `2026-10-31`, `2026/10`.
+  | (?P<iso>
+        (?P<iy>{YEAR})(?P<sep>[-/])(?P<im>0?[1-9]|1[0-2])
+        (?:(?P=sep)(?P<id>3[01]|[12]\d|0?[1-9]))?(?![\w/]|[.-]\d))
+    # `the week before last`.
+  | (?P<twice>(?:the\ )?(?P<tu>week|month|quarter|year)\ before\ last)
+  | (?P<soon>day\ before\ yesterday|day\ after\ tomorrow|yesterday|tomorrow|today)
+    # `last 30 days`, `trailing 12 months`, `past 7d`.
+  | (?P<window>
+        (?P<wdir>last|past|previous|prior|preceding|trailing|rolling|next|coming)\ (?:the\ )?
+        (?:(?P<wn>{_NUMBER})[\s-]+(?P<wu>{_UNIT})s?|(?P<sn>\d{{1,3}})(?P<su>[hdw])))
+    # `over the last month`, `past week`: they end with today.
+  | (?P<rolling>
+        (?:in|over|within|during)\ the\ (?:last|past)\ (?P<ru>{_UNIT})
+      | (?:the\ )?past\ (?P<pu>{_UNIT}))
+  | (?P<ago>(?P<an>{_NUMBER})\ (?P<au>day|week|month|year)s?\ ago)
+    # Up to today: `year to date`, `YTD`, `so far this month`.
+  | (?P<date>
+        (?P<du>week|month|quarter|year)[\s-]to[\s-]date
+      | (?P<dx>[wmqy])td
+      | so\ far\ this\ (?P<df>week|month|quarter|year)
+      | since\ the\ (?:start|beginning)\ of\ (?:the|this)\ (?P<ds>week|month|quarter|year)
+      | this\ (?P<dt>week|month|quarter|year)(?:\ so\ far|\ to\ date))
+    # `last Monday`, `last Monday to Friday`.
+  | (?P<weekday>
+        (?P<kdir>last|this|next)\ (?P<kd>{_WEEKDAY})
+        (?:\s*(?:to|through|thru|until|till|[-–])\s*(?:the\ following\ )?(?P<kl>{_WEEKDAY}))?)
+    # `last month`, `current quarter`.
+  | (?P<rel>
+        (?P<rdir>last|this|current|next|coming|previous|prior|preceding)
+        \ (?P<runit>week|month|quarter|year))
+    # Years of two digits: `Q3'26`, `3Q26`, `H1-26`, `1H26`, `Oct '26`.
+  | (?P<short>
+        q(?P<sq>[1-4])(?P<sgap>\s?['’]\s?|[-/]|\ )(?P<sy>\d{{2}})(?![\d%:.,]\d|\d|%|[-/]\d)
+      | (?P<sq2>[1-4])q\s?['’]?(?P<sy2>\d{{2}}|{YEAR})
+      | h(?P<sh>[12])(?:\s?['’]\s?|-)(?P<sy3>\d{{2}})
+      | (?P<sh2>[12])h\s?['’]?(?P<sy4>\d{{2}}|{YEAR})
+      | (?P<sm>{_MONTH})\.?\s?['’](?P<sy5>\d{{2}}))
+  | (?P<quarter>q(?P<qn>[1-4])|(?P<qo>first|second|third|fourth|1st|2nd|3rd|4th)\ quarter)
+    # `2026Q3`.
+  | (?P<yquarter>(?P<yqy>{YEAR})[\s-]?q(?P<yqn>[1-4]))
+  | (?P<half>(?:the\ )?(?P<ho>first|second|1st|2nd)\ half|h(?P<hn>[12]))
+    # `31st of October, 2026`.
+  | (?P<dmonth>
+        (?P<dd>[12]\d|3[01]|0?[1-9]){_DAY}\ (?:of\ )?
+        (?P<dm>{_MONTH})\.?(?:,?\ (?P<dy>{YEAR}))?)
+    # `last October`, `October 3-5, 2026`.
+  | (?P<month>
+        (?:(?P<mdir>last|this|next)\ )?(?P<mm>{_MONTH})\.?
+        (?:
+            \ (?P<md>[12]\d|3[01]|0?[1-9]){_DAY}
+            (?:\s?[-–]\s?(?P<ml>[12]\d|3[01]|0?[1-9]){_DAY})?(?![\d:%]|[.,]\d))?
+        (?:,?\ (?P<my>{YEAR}))?)
+  | (?P<year>{YEAR})
+    # Nothing that goes on as a word, nor, after a hyphen, as one that is no month or quarter.
     )(?!\w)(?!-(?!(?:{_MONTH}|q[1-4])(?!\w))[a-z])""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -172,7 +227,8 @@ _SOON = {
     "day after tomorrow": 2,
 }
 _BEFORE_MONTH = re.compile(
-    r"\b(?:in|since|during|for|from|until|till|through|of|after|before|by|to|between|and|vs\.?|versus|with|than|compare|show|mid|early|late)"
+    r"\b(?:in|since|during|for|from|until|till|through|of|after|before|by|to|between|and|vs\.?|"
+    r"versus|with|than|compare|show|mid|early|late)"
     r"[\s-]+(?:early[\s-]|mid[\s-]|late[\s-])?$",
     re.IGNORECASE,
 )
@@ -181,7 +237,8 @@ _BEFORE_YEAR = re.compile(
     r"\b(?:in|during|since|throughout|year|before|after|until|by)\s+$", re.IGNORECASE
 )
 _COUNTED = re.compile(
-    r"\s+(?:rows|items|steps|tokens|words|users|orders|records|characters|lines|files|people|bytes|pixels|"
+    r"\s+(?:rows|items|steps|tokens|words|users|orders|records|characters|lines|files|people|"
+    r"bytes|pixels|"
     r"customers|products|times|points|ms|milliseconds|seconds|entries|units|%|percent)\b",
     re.IGNORECASE,
 )

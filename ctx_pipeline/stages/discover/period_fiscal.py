@@ -1,4 +1,6 @@
-"""Fiscal years, halves and quarters. Where no fiscal calendar is configured, what names one resolves to nothing."""
+"""Fiscal years, halves and quarters. Where no fiscal calendar is configured, what names one
+resolves to nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ class Calendar(NamedTuple):
     """How a project counts its time."""
 
     fiscal_start: tuple[int, int] | None = None
-    """Month and day that fiscal years start on; a fiscal year has the number of the year that it ends in. None: there
-    are no fiscal years."""
+    """Month and day that fiscal years start on; a fiscal year has the number of the year that it
+    ends in. None: there are no fiscal years."""
     first_weekday: int = 0
     """Day that weeks start on: 0 for Monday, 6 for Sunday."""
 

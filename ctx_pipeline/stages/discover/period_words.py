@@ -1,4 +1,6 @@
-"""What time words are made of: atoms that `periods` puts together, and the calendar that they count in."""
+"""What time words are made of: atoms that `periods` puts together, and the calendar that they count
+in.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ DAY: Final = timedelta(days=1)
 
 
 class Atom(NamedTuple):
-    """One time word: a span, or a part of a year that is still to be found, or a year, or a shift of another one."""
+    """One time word: a span, or a part of a year that is still to be found, or a year, or a shift
+    of another one.
+    """
 
     start: int
     end: int
@@ -33,7 +37,9 @@ class Atom(NamedTuple):
 
 
 class _SundayFirst(datetime):
-    """A time in a project whose weeks begin on Sunday; so are all times that are counted from it."""
+    """A time in a project whose weeks begin on Sunday; so are all times that
+    are counted from it.
+    """
 
 
 def counting_weeks(now: datetime, first_weekday: int) -> datetime:
@@ -49,7 +55,9 @@ def day_of_week(weekday: int, start: datetime) -> datetime:
 
 
 def first_of(unit: str, today: datetime) -> datetime:
-    """Return the first day of the week, month, quarter or year of a day; the day itself for `day`."""
+    """Return the first day of the week, month, quarter or year of a day; the
+    day itself for `day`.
+    """
     if unit == "week":
         first = 6 if isinstance(today, _SundayFirst) else 0
         return today - DAY * ((today.weekday() - first) % 7)
@@ -86,7 +94,8 @@ def to_date(unit: str, today: datetime) -> Span:
 
 
 def window(unit: str, number: int, now: datetime, *, ahead: bool = False) -> Span:
-    """Return the last so many units: whole days that end with today, or hours and minutes that end now.
+    """Return the last so many units: whole days that end with today, or hours and minutes that end
+    now.
 
     `ahead`: the next ones, from tomorrow or from now.
     """

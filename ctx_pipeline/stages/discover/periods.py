@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
+from ctx_pipeline.language.word_lists import words_of
 from ctx_pipeline.security.visibility import from_micros, micros
 from ctx_pipeline.stages.discover.period_fiscal import PLAIN, Calendar, fiscal
 from ctx_pipeline.stages.discover.period_words import (
@@ -133,6 +134,9 @@ def _has_year(text: str) -> bool:
 
 _JOINED_BEFORE = re.compile(r"([A-Za-z0-9]+)[-_/.\\]+$")
 _JOINED_AFTER = re.compile(r"[-_/\\]+[A-Za-z0-9]|\.[A-Za-z0-9]|[A-Za-z0-9_]")
+_TAGGED = re.compile(r"([A-Za-z0-9]+):$")
+_FIELDS_OF_TIME = frozenset(words_of(__name__, "fields_of_time"))
+"""Words whose value, written after a colon, is a time; after any other word it is a tag: `app:2025-10-01`."""
 _JOINING = frozenset(["mid", "early", "late", "pre", "post", "non", "year", "end"])
 _LABEL = re.compile(
     r"(?:\b(?:invoice|order|ticket|issue|case|version|model|build|rfc|iso|no|number|id|ref|sku)\.?|#|[号码版]|版本|编号|型号)"
@@ -151,6 +155,9 @@ def _is_name(text: str, atom: Atom, atoms: Sequence[Atom]) -> bool:
         last = before.end(1)
         if not any(other.start < last <= other.end for other in atoms):
             return True
+    tagged = _TAGGED.search(text[: atom.start])
+    if tagged is not None and tagged[1].lower() not in _FIELDS_OF_TIME:
+        return True
     after = _JOINED_AFTER.match(text, atom.end)
     if after is not None and not any(
         atom.end <= other.start < after.end() for other in atoms if other is not atom

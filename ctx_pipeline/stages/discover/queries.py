@@ -1,6 +1,8 @@
-"""Query planning: what is searched for. A short task is one query; a long one is also searched part by part.
+"""Query planning: what is searched for. A short task is one query; a long one is also searched part
+by part.
 
-One vector of a long text is near to nothing that the text asks for, and only its beginning is embedded.
+One vector of a long text is near to nothing that the text asks for, and only its beginning is
+embedded.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from ctx_pipeline.language.terms import query_terms
 
 if TYPE_CHECKING:
     from ctx_pipeline.contracts import Exclusion
-    from ctx_pipeline.index.reader import Floats, SearchHits, ServingView
+    from ctx_pipeline.index.reader import Floats
+    from ctx_pipeline.index.view import SearchHits, ServingView
     from ctx_pipeline.security.visibility import Clock, Viewer
 
 QUERY_CHARS = 2_000
@@ -24,31 +27,35 @@ QUERY_CHARS = 2_000
 MAX_PARTS = 5
 """Most queries beside the whole task: each costs an embedding, 28 ms on one core.
 
-Of 103 scenarios of nine sentences and six tools (`bench.retrieval`, the half for choosing) .44 of the tools are among
-the first ten with the whole alone and .52 with five parts; eight parts add .01.
+Of 103 scenarios of nine sentences and six tools (`bench.retrieval`, the half for choosing) .44 of
+the tools are among the first ten with the whole alone and .52 with five parts; eight parts add .01.
 """
 PART_MEANING, PART_WORDS = 0.9, 0.5
-"""What a hit of a part counts against one of the whole task: the words of the whole are those of all its parts."""
+"""What a hit of a part counts against one of the whole task: the words of the whole are those of
+all its parts."""
 LONG_MEANING = 0.7
-"""What the share of meaning in relevance keeps for a long task. The same scenarios find .52 of their tools with all of
-it and .55 with this and half the words of parts."""
+"""What the share of meaning in relevance keeps for a long task. The same scenarios find .52 of
+their tools with all of it and .55 with this and half the words of parts."""
 LONG_TASK_BYTES = 384
 """UTF-8 bytes above which a task is searched part by part; two thirds of them are embedded.
 
-Two sentences of a short request say one thing: apart they find less (.83 of the tools of 264 requests among the first
-five, together .85), and so does a question apart from what explains it (from 256 bytes on, .9265 of the columns of BIRD
-instead of .9274).
+Two sentences of a short request say one thing: apart they find less (.83 of the tools of 264
+requests among the first five, together .85), and so does a question apart from what explains it
+(from 256 bytes on, .9265 of the columns of BIRD instead of .9274).
 """
 PLANNED_CHARS = 4_000
-"""Characters of a task that are looked at: a longer one carries a document, and asks before or after it."""
+"""Characters of a task that are looked at: a longer one carries a document, and asks before or
+after it."""
 _SENTENCE_TERMS = 2
 """A sentence of fewer search terms asks for nothing by itself."""
 
 _BOUNDARY = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[。！？；;])|\n+")
 _FILLER = re.compile(
-    r"(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|thank you|thanks?|please|cheers|(?:best|kind|warm) "
+    r"(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|thank you|thanks?|please|"
+    r"cheers|(?:best|kind|warm) "
     r"regards|sincerely|so much|very much|in advance|a lot|there|all|team|everyone|"
-    r"你好|您好|大家好|早上好|下午好|晚上好|谢谢|多谢|感谢|非常|拜托|麻烦|辛苦|各位|你们|你|您|大家|了|啦|[\W_])++",
+    r"你好|您好|大家好|早上好|下午好|晚上好|谢谢|多谢|感谢|非常|拜托|麻烦|辛苦|各位|你们|你|您|"
+    r"大家|了|啦|[\W_])++",
     re.IGNORECASE,
 )
 
@@ -62,10 +69,12 @@ class Query(NamedTuple):
 
 
 def plan_queries(task: Task) -> tuple[str, ...]:
-    """Return what to search for: the task's text, then at most `MAX_PARTS` distinct parts of what it asks.
+    """Return what to search for: the task's text, then at most `MAX_PARTS` distinct parts of what
+    it asks.
 
-    Parts are the sentences of a text of more than `LONG_TASK_BYTES`, the goal, what is to do, and the constraints, in
-    this order; where there are more, neighbours are joined. What only greets or thanks is left out.
+    Parts are the sentences of a text of more than `LONG_TASK_BYTES`, the goal, what is to do, and
+    the constraints, in this order; where there are more, neighbours are joined. What only greets or
+    thanks is left out.
     """
     text = task.text
     told = (part.strip() for part in (task.goal or "", *task.todo, *task.constraints))
@@ -82,7 +91,9 @@ def is_long(text: str) -> bool:
 
 
 def _sentences(text: str) -> list[str]:
-    """Return the sentences of a long text that ask for something; nothing where it is one sentence."""
+    """Return the sentences of a long text that ask for something; nothing where
+    it is one sentence.
+    """
     if not is_long(text):
         return []
     half = PLANNED_CHARS // 2
@@ -96,7 +107,8 @@ def _sentences(text: str) -> list[str]:
     ]
     if len(found) < 2:
         return []
-    # What is asked after a document would stand at the end of a text of which the beginning is embedded.
+    # What is asked after a document would stand at the end of a text of which the beginning is
+    # embedded.
     return [*_joined(found[:-1], MAX_PARTS - 1), found[-1]] if carries else found
 
 
@@ -140,8 +152,8 @@ def search_all(
 ) -> Hits:
     """Search every query and return the best `limit` rows by meaning and by words.
 
-    One query keeps its scores. Of several, each is scaled to 0 to 1 over all that was found, parts count less,
-    and a row has the score of the query that it answers best.
+    One query keeps its scores. Of several, each is scaled to 0 to 1 over all that was found, parts
+    count less, and a row has the score of the query that it answers best.
     """
     found = [
         view.search(query.text, query.vector, viewer=viewer, clock=clock, limit=limit)
@@ -165,7 +177,9 @@ def search_all(
 def _best_meaning(
     view: ServingView, queries: Sequence[Query], among: Sequence[int]
 ) -> Callable[[Sequence[int]], list[float]]:
-    """Return what scores rows by the query whose meaning is nearest, each scaled over the rows `among`."""
+    """Return what scores rows by the query whose meaning is nearest, each scaled over the rows
+    `among`.
+    """
     import numpy as np
 
     scales: list[tuple[Query, float, float]] = []

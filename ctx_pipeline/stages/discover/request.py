@@ -1,7 +1,9 @@
-"""The parts of a request: task, permission scope, state, messages, observations and goal become candidates.
+"""The parts of a request: task, permission scope, state, messages, observations and goal become
+candidates.
 
-A part that is too long is offered cut to several sizes (`transform.shorten`). Of a conversation that no window could
-hold, or that there is no time for, the oldest messages stand as one candidate that is left out.
+A part that is too long is offered cut to several sizes (`transform.shorten`). Of a conversation
+that no window could hold, or that there is no time for, the oldest messages stand as one candidate
+that is left out.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ class _Sent:
 def request_candidates(
     request: ContextRequest, tokens_of: CountTokens, room: Room = NO_LIMITS
 ) -> list[Candidate]:
-    """Turn what came with the request into candidates: task, permission scope, state, history, observations, goal."""
+    """Turn what came with the request into candidates: task, permission scope, state, history,
+    observations, goal.
+    """
     made = [_request_item(ItemKind.TASK, "task", "task", task_text(request), tokens_of)]
     if request.identity is not None:
         made.append(
@@ -127,13 +131,17 @@ def request_candidates(
 
 
 def notice(name: str, text: str, tokens_of: CountTokens) -> Candidate:
-    """Tell the model something of the call itself: always shown, except where it does not fit beside the rest."""
+    """Tell the model something of the call itself: always shown, except where it does not fit
+    beside the rest.
+    """
     item = _request_item(ItemKind.STATE, name, "state", text, tokens_of, order=1)
     return replace(item, spare=True)
 
 
 def _unused(name: str, names: set[str]) -> str:
-    """Return the name, with `~2`, `~3` ... where it is taken: two results under one id are two candidates."""
+    """Return the name, with `~2`, `~3` ... where it is taken: two results under one id are two
+    candidates.
+    """
     free, number = name, 1
     while free in names:
         number += 1
@@ -207,7 +215,9 @@ def _sent(
 def _messages(
     request: ContextRequest, tokens_of: CountTokens, room: Room, made: list[Candidate]
 ) -> list[_Sent]:
-    """Return the messages that may be shown, and add those before them to `made` as one candidate."""
+    """Return the messages that may be shown, and add those before them to
+    `made` as one candidate.
+    """
     kept: list[_Sent] = []
     tokens = 0
     first = len(request.messages)
@@ -285,7 +295,9 @@ def _times(seen: Observation) -> tuple[tuple[str, str], ...]:
 
 
 def _with_cuts(part: _Sent, tokens_of: CountTokens, room: Room, *, tight: bool) -> Candidate:
-    """Offer in smaller sizes what may not be shown whole, and what is long where not all parts fit."""
+    """Offer in smaller sizes what may not be shown whole, and what is long where
+    not all parts fit.
+    """
     candidate = part.candidate
     full = candidate.tokens[0]
     seen = candidate.section == _OBSERVATIONS

@@ -34,14 +34,16 @@ from ctx_pipeline.stages.discover.request import (
 from ctx_pipeline.stages.sections import TOOLS
 
 if TYPE_CHECKING:
-    from ctx_pipeline.index.reader import Rows, ServingView
+    from ctx_pipeline.index.reader import Rows
+    from ctx_pipeline.index.view import ServingView
 
 NEIGHBOUR_DEPTH = 2
 """Steps along the dependency graph: metric -> table -> its base."""
 NEIGHBOUR_DECAY = 0.85
 """Relevance that a step along the dependency graph keeps."""
 RELATED_TO_ONE, MAX_RELATED = 6, 24
-"""Items that come in because they might help beside one of the best hits, and beside all of them."""
+"""Items that come in because they might help beside one of the best hits, and beside all of them.
+"""
 _CODE = KINDS.index(ItemKind.CODE.value)
 SIBLING_SUBJECTS = 16
 """Best hits whose other versions and namesakes are looked up."""
@@ -50,14 +52,17 @@ MAX_NAMESAKES = 64
 RIVALS_LOOKED_AT = 256
 """Visible rows looked at for what contradicts the hits."""
 MAX_RIVALS = 16
-"""Rows added because they contradict a hit: those of the best hits first, of one hit those of most authority."""
+"""Rows added because they contradict a hit: those of the best hits first, of one hit those of most
+authority."""
 VECTOR, LEXICAL, DEPENDENCY, RELATED = "vector", "lexical", "dependency", "related"
 """Ways of being found that ranking looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """Candidates by where they came from, how many rows permission rules removed, and the periods of the request."""
+    """Candidates by where they came from, how many rows permission rules removed, and the periods
+    of the request.
+    """
 
     candidates: Sequence[Candidate]
     denied: dict[Exclusion, int]
@@ -77,11 +82,12 @@ def serve(
     room: Room = NO_LIMITS,
     calendar: Calendar = PLAIN,
 ) -> Discovered:
-    """Find everything that might help: proactive items, search hits, their neighbours, other versions, the request.
+    """Find everything that might help: proactive items, search hits, their neighbours, other
+    versions, the request.
 
-    `queries` are those of `plan_queries` with their vectors. `tokens_of` counts the tokens of a text; `room` is
-    what the parts of the request may take, `calendar` how time words are counted. Order of the
-    candidates carries no meaning.
+    `queries` are those of `plan_queries` with their vectors. `tokens_of` counts the tokens of a
+    text; `room` is what the parts of the request may take, `calendar` how time words are counted.
+    Order of the candidates carries no meaning.
     """
     named = named_terms(queries[0].text, view, viewer, clock)
     hits = search_all(view, queries, viewer=viewer, clock=clock, limit=limit)
@@ -123,7 +129,9 @@ def serve(
 
 
 class _Finder:
-    """Collects rows and how each was found; a row becomes one candidate however often it is found."""
+    """Collects rows and how each was found; a row becomes one candidate however
+    often it is found.
+    """
 
     def __init__(self, view: ServingView, viewer: Viewer, clock: Clock) -> None:
         self.view = view
@@ -140,7 +148,9 @@ class _Finder:
             ways.append(how)
 
     def add_neighbours(self) -> None:
-        """Follow the dependencies of what has been found, through permitted items only that nobody has withdrawn."""
+        """Follow the dependencies of what has been found, through permitted items only that nobody
+        has withdrawn.
+        """
         frontier = self.standing(list(self.by_row))
         for _ in range(NEIGHBOUR_DEPTH):
             reached: dict[int, int] = {}
@@ -157,7 +167,9 @@ class _Finder:
             frontier = self.standing(new)
 
     def add_siblings(self, best: Sequence[int]) -> None:
-        """Add other versions of what has been found, and whatever else is about the best hits' subjects."""
+        """Add other versions of what has been found, and whatever else is about the best hits'
+        subjects.
+        """
         related: dict[int, tuple[str, int]] = {}
         for row, other in self.reader.other_versions(list(self.by_row)):
             related.setdefault(other, ("version", row))
@@ -178,7 +190,9 @@ class _Finder:
             self.parents.setdefault(row, parent)
 
     def add_related(self, best: Sequence[int]) -> None:
-        """Add what might help beside the best hits, through permitted items only; nothing needs it."""
+        """Add what might help beside the best hits, through permitted items
+        only; nothing needs it.
+        """
         hits = list(best[:SIBLING_SUBJECTS])
         # Tests cover files; a hit in one is a symbol of it.
         code = (row for row in hits if self.reader.kind[row] == _CODE)
@@ -204,7 +218,9 @@ class _Finder:
                 self.parents.setdefault(other, row)
 
     def add_lapsed(self, rows: Sequence[int]) -> None:
-        """Add what words find and time or an event rules out; it comes last, so that it leads to nothing else."""
+        """Add what words find and time or an event rules out; it comes last, so that it leads to
+        nothing else.
+        """
         for row in rows:
             ways = self.by_row.setdefault(row, [])
             if LEXICAL not in ways:
@@ -228,11 +244,15 @@ class _Finder:
         )
 
     def permitted(self, rows: list[int]) -> list[int]:
-        """Return the rows that may be named, so that none other leads to a candidate; time may still rule them out."""
+        """Return the rows that may be named, so that none other leads to a candidate; time may
+        still rule them out.
+        """
         return self._without(rows, UNNAMED_CODES)
 
     def standing(self, rows: list[int]) -> list[int]:
-        """Return the rows that may be named and that nobody has withdrawn: what leads on to others."""
+        """Return the rows that may be named and that nobody has withdrawn: what
+        leads on to others.
+        """
         return self._without(rows, UNNAMED_CODES | WITHDRAWN_CODES)
 
     def _without(self, rows: list[int], ruled_out: frozenset[Exclusion]) -> list[int]:

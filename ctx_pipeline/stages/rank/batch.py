@@ -33,11 +33,13 @@ class SourceFacts:
 def batch(
     rows: Sequence[Row], sources: Sequence[SourceFacts], marks: pa.Table | None = None
 ) -> pa.Table:
-    """Return the features of each row that no request changes. `marks` are the rows' `duplicates.signatures`.
+    """Return the features of each row that no request changes. `marks` are the rows'
+    `duplicates.signatures`.
 
-    Columns: kind, section, source, when_to_load (numbers of the codebook and of `sources`), authority, confidence,
-    verified_at (microseconds; `ALWAYS` where the source's own refresh counts), content_number, dated_at, span_from and
-    span_until (what it is about: the period its title names, else its own time; equal for none), twins, signature.
+    Columns: kind, section, source, when_to_load (numbers of the codebook and of `sources`),
+    authority, confidence, verified_at (microseconds; `ALWAYS` where the source's own refresh
+    counts), content_number, dated_at, span_from and span_until (what it is about: the period its
+    title names, else its own time; equal for none), twins, signature.
     """
     import pyarrow as pa
 

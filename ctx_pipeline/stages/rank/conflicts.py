@@ -1,4 +1,6 @@
-"""Conflicts: candidates that say different things of one subject. The batch half writes which claims are contested."""
+"""Conflicts: candidates that say different things of one subject. The batch half writes which
+claims are contested.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
 
 USUAL_ORDER: tuple[Criterion, ...] = ("authority", "validity", "freshness")
 FRESHER_BY = 86_400_000_000
-"""Microseconds that make one side fresher: sources that one build reads are not apart by what reading takes."""
+"""Microseconds that make one side fresher: sources that one build reads are not apart by what
+reading takes."""
 REPLACED_SHARE = 0.95
-"""Relevance that a side has at least, of the most relevant one: what settles a hit is worth as much as the hit."""
+"""Relevance that a side has at least, of the most relevant one: what settles a hit is worth as much
+as the hit."""
 MAX_TOLD = 8
 """Contradictions that one pack tells of; it records them all."""
 MAX_ASKED = 4
@@ -88,11 +92,12 @@ def serve(
     refreshed: Mapping[str, int],
     request: ContextRequest,
 ) -> tuple[Judged, tuple[ConflictRecord, ...]]:
-    """Find which candidates contradict each other, and leave out those that lose, as the policy says.
+    """Find which candidates contradict each other, and leave out those that lose, as the policy
+    says.
 
-    What is left out contradicts nothing that stays. What is protected, or the last of a kind that the request requires,
-    stays whatever it loses. `refreshed` says when each source was last read, in microseconds. Records are in the order
-    of their subjects.
+    What is left out contradicts nothing that stays. What is protected, or the last of a kind that
+    the request requires, stays whatever it loses. `refreshed` says when each source was last read,
+    in microseconds. Records are in the order of their subjects.
     """
     indexed = judged.indexed()
     claims = reader.contested.of([candidate.row for candidate in indexed])
@@ -134,11 +139,13 @@ def told(records: Sequence[ConflictRecord], judged: Judged) -> str:
         losers = [side.item_id for side in record.losers if side.item_id in shown]
         if record.winner is None and len(losers) > 1:
             lines.append(
-                f"These contradict each other and nothing settles it, so ask which counts: {'; '.join(losers)}"
+                "These contradict each other and nothing settles it, so ask "
+                f"which counts: {'; '.join(losers)}"
             )
         elif record.winner is not None and record.winner.item_id in shown and losers:
             lines.append(
-                f"Where they contradict each other, {record.winner.item_id} counts before {'; '.join(losers)}"
+                f"Where they contradict each other, {record.winner.item_id} "
+                f"counts before {'; '.join(losers)}"
             )
     return "\n".join(lines[:MAX_TOLD])
 
@@ -159,7 +166,9 @@ def _document(candidate: Candidate) -> str:
 
 
 def _standing(candidate: Candidate, case: _Case) -> tuple[int, ...]:
-    """Return where a candidate stands by each criterion, in the order of the policy; more is stronger."""
+    """Return where a candidate stands by each criterion, in the order of the policy; more is
+    stronger.
+    """
     known = case.standings.get(candidate.row)
     if known is None:
         values: dict[Criterion, int] = {
@@ -172,7 +181,9 @@ def _standing(candidate: Candidate, case: _Case) -> tuple[int, ...]:
 
 
 def _fresh_at(candidate: Candidate, case: _Case) -> int:
-    """Return when a side was last known to hold: a memory when it was made, others when their source was read."""
+    """Return when a side was last known to hold: a memory when it was made, others when their
+    source was read.
+    """
     if candidate.verified_at > ALWAYS:
         return candidate.verified_at
     if candidate.kind == _MEMORY and candidate.dated_at > ALWAYS:
@@ -185,7 +196,9 @@ def _precedence(candidate: Candidate, case: _Case) -> tuple[int | str, ...]:
 
 
 def _deciding(winner: Candidate, other: Candidate, case: _Case) -> Criterion | None:
-    """Return the first criterion by which the winner stands above another side; None where they are equal."""
+    """Return the first criterion by which the winner stands above another side; None where they are
+    equal.
+    """
     for criterion, left, right in zip(
         case.order, _standing(winner, case), _standing(other, case), strict=True
     ):
@@ -249,7 +262,9 @@ def _is_last(loser: Candidate, case: _Case, candidates: Sequence[Candidate]) -> 
 
 
 def _lift(sides: Sequence[Candidate], case: _Case) -> None:
-    """Give what stays at least the relevance of the best side, so that what settles a hit is not cut for its own."""
+    """Give what stays at least the relevance of the best side, so that what settles a hit is not
+    cut for its own.
+    """
     verdicts = case.verdicts
     best = max(verdicts[side].features["relevance"] for side in sides) * REPLACED_SHARE
     for side in sides:
@@ -263,7 +278,9 @@ def _lift(sides: Sequence[Candidate], case: _Case) -> None:
 
 
 def _subject(group: _Group, sides: Sequence[tuple[Candidate, int]], case: _Case) -> str:
-    """Return the subject that a side names itself, else the strongest side's own words; nothing of what is not here."""
+    """Return the subject that a side names itself, else the strongest side's own words; nothing of
+    what is not here.
+    """
     named = (case.reader.text("subject_name", candidate.row) for candidate, _ in sides)
     return next(filter(None, named), None) or case.reader.contested.about(
         sides[0][0].row, group.key
@@ -271,7 +288,9 @@ def _subject(group: _Group, sides: Sequence[tuple[Candidate, int]], case: _Case)
 
 
 def _action(subject: str, rivals: Sequence[Candidate], case: _Case) -> ConflictAction:
-    """Return what the policy does about a subject, by its longest prefix, else by the kinds of the losing sides."""
+    """Return what the policy does about a subject, by its longest prefix, else by the kinds of the
+    losing sides.
+    """
     prefixes = [name for name in case.actions if ":" in name and subject.startswith(name)]
     if prefixes:
         return case.actions[max(prefixes, key=len)]

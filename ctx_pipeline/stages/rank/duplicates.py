@@ -1,9 +1,10 @@
-"""Fold what says the same twice: equal texts, and prose that says nothing which a text much like it does not.
+"""Fold what says the same twice: equal texts, and prose that says nothing which a text much like it
+does not.
 
-The batch half writes a MinHash signature of each prose item and the group of rows that might be its near-duplicates;
-serving compares signatures inside a group alone, and then the words: what is left out has no term that what stays
-lacks. Two texts that differ in a number, a negation or a name say different things, however alike they are: they are
-left to conflicts.
+The batch half writes a MinHash signature of each prose item and the group of rows that might be its
+near-duplicates; serving compares signatures inside a group alone, and then the words: what is left
+out has no term that what stays lacks. Two texts that differ in a number, a negation or a name say
+different things, however alike they are: they are left to conflicts.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
     from ctx_pipeline.index.reader import ArtifactReader
 
 PROSE_KINDS: Final = frozenset({ItemKind.DOCUMENT.value, ItemKind.MEMORY.value, ItemKind.WEB.value})
-"""Kinds whose texts may say one thing in other words. In definitions, schemas and code each word counts."""
+"""Kinds whose texts may say one thing in other words. In definitions, schemas and code each word
+counts."""
 BANDS, BAND = 20, 6
 PERMUTATIONS: Final = BANDS * BAND
-"""Numbers of a signature. An estimate of 0.85 leaves at most 18 unequal, so one of 20 bands of 6 is equal."""
+"""Numbers of a signature. An estimate of 0.85 leaves at most 18 unequal, so one of 20 bands of 6 is
+equal."""
 SIMILAR: Final = 0.85
 """Estimated Jaccard similarity from which two texts are one."""
 WORDS, CHARS = 3, 4
@@ -92,7 +95,9 @@ def _signature(item: ContextItem) -> list[int]:
 
 
 def shingles(text: str) -> set[str]:
-    """Return the shingles of a text: of characters where at least a quarter are Chinese, else of words."""
+    """Return the shingles of a text: of characters where at least a quarter are Chinese, else of
+    words.
+    """
     plain = _BLANK.sub("", text)
     if not plain.isascii() and len(_HAN.findall(plain)) * 4 >= len(plain):
         return {plain[at : at + CHARS].lower() for at in range(len(plain) - CHARS + 1)}
@@ -118,7 +123,9 @@ def mark_columns(rows: Sequence[Row], marks: pa.Table | None) -> dict[str, pa.Ar
 
 
 def _groups(rows: Sequence[Row], column: pa.ChunkedArray) -> list[int]:
-    """Return the number of each row's group: rows of one tenant that share a band, directly or by others."""
+    """Return the number of each row's group: rows of one tenant that share a band, directly or by
+    others.
+    """
     import pyarrow.compute as pc
 
     signed = pc.indices_nonzero(pc.list_value_length(column)).to_numpy()
@@ -148,7 +155,9 @@ def _groups(rows: Sequence[Row], column: pa.ChunkedArray) -> list[int]:
 
 
 def _sharing(numbers: NDArray[np.uint64], tenant: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return pairs of positions that share a band and are neighbours in its order; a hash of the band stands for it."""
+    """Return pairs of positions that share a band and are neighbours in its order; a hash of the
+    band stands for it.
+    """
     pairs: list[NDArray[np.intp]] = [np.empty((0, 2), np.intp)]
     for band in range(BANDS):
         key = tenant.copy()
@@ -255,7 +264,8 @@ def _fold_group(
 def _alike(kept: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.bool_]:
     """Return which signatures are near to one that they share a band with.
 
-    A group is joined by all of its rows, those too that the viewer may not see; a band is of two rows alone.
+    A group is joined by all of its rows, those too that the viewer may not see; a band is of two
+    rows alone.
     """
     equal = kept == other
     return (equal.mean(axis=1) >= SIMILAR) & equal.reshape(len(kept), BANDS, BAND).all(axis=2).any(
@@ -274,7 +284,9 @@ def _covers(kept: Candidate, other: Candidate, reader: ArtifactReader) -> bool:
 
 @lru_cache(maxsize=512)
 def _said(block: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the numbers, negations and names between the delimiters of a block, and the search terms."""
+    """Return the numbers, negations and names between the delimiters of a block, and the search
+    terms.
+    """
     text = unicodedata.normalize("NFKC", block.partition("\n")[2].rpartition("\n</")[0])
     return tuple(found.lower() for found in _FACTS.findall(text)), frozenset(terms(text))
 

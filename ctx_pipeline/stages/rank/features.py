@@ -1,4 +1,6 @@
-"""What ranking looks at besides relevance: one number from 0 to 1 for each feature, and the weighted sum of them."""
+"""What ranking looks at besides relevance: one number from 0 to 1 for each feature, and the
+weighted sum of them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from ctx_pipeline.stages.discover.serve import DEPENDENCY, GLOSSARY
 
 _DAY = 86_400_000_000
 FRESHNESS_HALF_LIFE = 180 * _DAY
-"""Microseconds after which an item counts half as fresh where its source has no freshness window; else the window."""
+"""Microseconds after which an item counts half as fresh where its source has no freshness window;
+else the window."""
 RECENCY_HALF_LIFE = 90 * _DAY
 """Microseconds after which what an item tells of counts half as recent."""
 NEUTRAL = 0.5
@@ -51,11 +54,13 @@ FIT: Mapping[str, Mapping[str, float]] = {
     "verify": {_CODE: 0.8, _ARTIFACT: 0.7, _DOCUMENT: 0.6, _METRIC: 0.6},
     "ship": {_SKILL: 0.8, _TOOL: 0.7, _DOCUMENT: 0.6},
 }
-"""How well kinds of items fit each phase, where the policy does not say. A judgement, kept small by its weight."""
+"""How well kinds of items fit each phase, where the policy does not say. A judgement, kept small by
+its weight."""
 
 _LOW_TRUST = frozenset({Trust.RETRIEVED_EXTERNAL.value, Trust.TOOL_UNTRUSTED.value})
 _UNVERIFIED_BELOW = 50
-"""Memories below this authority have not been verified: the default ladder puts them at 40, verified ones at 70."""
+"""Memories below this authority have not been verified: the default ladder puts them at 40,
+verified ones at 70."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,8 @@ class Case:
     request: ContextRequest
     periods: Sequence[Period] = ()
     spans: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """What each row is about, in microseconds, half-open and empty for nothing; only with periods."""
+    """What each row is about, in microseconds, half-open and empty for nothing; only with periods.
+    """
     target: int
     """Tokens that the pack aims for."""
 
@@ -161,7 +167,8 @@ def _highest(candidates: Sequence[Candidate]) -> dict[int, int]:
 def _conflict_risk(candidate: Candidate, highest: Mapping[int, int]) -> float:
     """Return how likely it is that something better says otherwise.
 
-    A half for what nobody has verified or vouches for, a half for what has a rival of higher authority.
+    A half for what nobody has verified or vouches for, a half for what has a rival of higher
+    authority.
     """
     if candidate.trust in _LOW_TRUST or (
         candidate.authority < _UNVERIFIED_BELOW and candidate.kind == _MEMORY
@@ -175,7 +182,9 @@ def _conflict_risk(candidate: Candidate, highest: Mapping[int, int]) -> float:
 
 
 def _period_fit(span: tuple[int, int], periods: Sequence[tuple[int, int]]) -> float:
-    """Return the largest share of an item's own time that lies in one of the periods, in microseconds."""
+    """Return the largest share of an item's own time that lies in one of the periods, in
+    microseconds.
+    """
     first, last = span
     if first >= last:
         return 0.0

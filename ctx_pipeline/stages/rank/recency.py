@@ -1,4 +1,6 @@
-"""Recency: of memories about one thing the newer leads, so that what no longer holds does not stand first."""
+"""Recency: of memories about one thing the newer leads, so that what no longer holds does not stand
+first.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,14 @@ ALIKE = 0.5
 LEAST_WORDS = 2
 """Words that they have in common at least."""
 NEAR = 0.5
-"""Share of the score of the best that a newer one has at least to lead: what hardly answers stays behind."""
+"""Share of the score of the best that a newer one has at least to lead: what hardly answers stays
+behind."""
 _MEMORY = ItemKind.MEMORY.value
 
 
 def lead_with_newer(judged: Judged) -> Judged:
-    """Give the scores of memories about one thing to them in the order of their times, the newest first.
+    """Give the scores of memories about one thing to them in the order of their times, the newest
+    first.
 
     Expects the order of scores.
     """

@@ -1,4 +1,6 @@
-"""What hits say of each other: columns by their tables and by what joins them, chunks by others of their document."""
+"""What hits say of each other: columns by their tables and by what joins them, chunks by others of
+their document.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,19 @@ from ctx_pipeline.stages.discover.serve import RELATED
 TABLE_SHARE = 0.2
 """How much of its table's relevance a column gains."""
 JOIN_SHARE = 0.4
-"""How much of two tables' common relevance a column gains that both have by one name: what a query of both joins over.
+"""How much of two tables' common relevance a column gains that both have by one name: what a query
+of both joins over.
 
-No question names such a column. Of 104 questions to five databases .93 of the columns needed are among the first ten,
-without both shares .87 (`bench.retrieval`, the half for choosing); 0.1 to 0.3 and 0.2 to 0.4 differ by .015.
+No question names such a column. Of 104 questions to five databases .93 of the columns needed are
+among the first ten, without both shares .87 (`bench.retrieval`, the half for choosing); 0.1 to 0.3
+and 0.2 to 0.4 differ by .015.
 """
 NEXT_CHUNK = 0.8
-"""What each further chunk of a document keeps of its relevance: the first already speaks for the document.
+"""What each further chunk of a document keeps of its relevance: the first already speaks for the
+document.
 
-Questions over ten files find .59 of the files they need within 4,000 tokens, without it .36, and .52 with 0.9.
+Questions over ten files find .59 of the files they need within 4,000 tokens, without it .36, and
+.52 with 0.9.
 """
 LEAST_KEPT = 0.5
 """What a chunk keeps however many come before it."""
@@ -69,7 +75,9 @@ def _table(column: Candidate, by_row: Mapping[int, Candidate]) -> int | None:
 
 
 def _name(column: Candidate) -> tuple[str, str]:
-    """Return what two columns share that join: their source, which is one database, and their own name."""
+    """Return what two columns share that join: their source, which is one database, and their own
+    name.
+    """
     return column.source, column.title.rpartition(".")[2].lower()
 
 

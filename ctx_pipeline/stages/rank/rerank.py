@@ -1,4 +1,6 @@
-"""Let a cross-encoder look again at the most relevant candidates. Optional, and off unless `ctx.toml` names one."""
+"""Let a cross-encoder look again at the most relevant candidates. Optional, and off unless
+`ctx.toml` names one.
+"""
 
 from __future__ import annotations
 

@@ -85,9 +85,9 @@ def cut_low_rank(judged: Judged, policy: EffectivePolicy) -> Judged:
     """Leave out hits far below the best one, and what loads only on request.
 
     Half of the stronger of meaning and words counts where the kind's own weights give less: they
-    order hits, and a hit that one of the two speaks for is none to leave out. The floor is lower for
-    kinds that live by their words: one without any of them reaches no more than the share of its
-    meaning.
+    order hits, and a hit that one of the two speaks for is none to leave out. The floor is lower
+    for kinds that live by their words: one without any of them reaches no more than the share of
+    its meaning.
     """
     alive, verdicts = judged.indexed(), judged.verdicts
     best = max((verdicts[c].features["relevance"] for c in alive), default=0.0)

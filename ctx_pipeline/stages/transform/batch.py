@@ -41,7 +41,9 @@ def render_item(item: ContextItem) -> Blocks:
 
 
 def _times(item: ContextItem) -> tuple[tuple[str, str], ...]:
-    """Return the times of what somebody said or saw once, which a newer one may have made untrue."""
+    """Return the times of what somebody said or saw once, which a newer one
+    may have made untrue.
+    """
     if item.kind not in (ItemKind.MEMORY, ItemKind.OBSERVATION):
         return ()
     known = (

@@ -1,4 +1,6 @@
-"""Salience: which lines of a long text differ from the mass of it, most telling first. English and Chinese alike."""
+"""Salience: which lines of a long text differ from the mass of it, most telling first. English and
+Chinese alike.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, zip_longest
 
 COMPARED_BY_WORD = 1_000_000
-"""Characters up to which lines are compared word by word; those of more are compared by their form alone."""
+"""Characters up to which lines are compared word by word; those of more are compared by their form
+alone."""
 FEWEST_COMPARED = 12
 """Lines below which there is no mass that one could differ from."""
 COMMON_SHARE = 0.05
 """Share of the lines that have a word of the mass."""
 ODD, USUAL = 0.5, 0.34
-"""Share of words that are not the mass's: of a line that is odd at least, and of most lines at most."""
+"""Share of words that are not the mass's: of a line that is odd at least, and of most lines at
+most."""
 HITS_OF_A_WORD = 1_000
 """Places of one telling word that are looked at, from the start and from the end."""
 LOOKED_AT_CHARS = 600_000
@@ -100,10 +104,17 @@ _ERROR = (
 _WARNING = ("warn", "deprecat", "retry", "skipped", "警告", "告警", "重试", "跳过", "降级")
 _LEVEL_OF = dict.fromkeys(_WARNING, 1) | dict.fromkeys(_ERROR, 2) | dict.fromkeys(_FATAL, 3)
 _FINE = re.compile(
-    r"\b(?:0|no|zero|without(?: any)?)\s+(?:\w+\s+)?(?:errors?|failures?|failed|exceptions?|warnings?|conflicts?)\b"
-    r"|\b(?:errors?|failures?|failed|exceptions?|conflicts?|warnings?)[\"']?\s*[=:]\s*(?:0|none|null|false|\[\]|\"\")(?!\d)"
+    # "0 errors", "without any failed steps"
+    r"\b(?:0|no|zero|without(?: any)?)\s+(?:\w+\s+)?"
+    r"(?:errors?|failures?|failed|exceptions?|warnings?|conflicts?)\b"
+    # "errors=0", '"error": null'
+    r"|\b(?:errors?|failures?|failed|exceptions?|conflicts?|warnings?)[\"']?\s*[=:]\s*"
+    r"(?:0|none|null|false|\[\]|\"\")(?!\d)"
+    # "exit code 0"
     r"|\b(?:exit code|exit status|exited with)\W{0,3}(?:code )?0\b|退出码\W{0,3}0\b"
+    # 未发现任何错误
     r"|(?:无|没有|未发现|未发生|0\s*(?:个|处|条|次)?)(?:任何)?(?:错误|异常|失败|冲突|告警|警告)"
+    # 错误数：0
     r"|(?:错误|异常|失败|冲突|告警|警告)(?:数|次数|数量)?\s*[=:：为]?\s*0(?!\d)",
     re.IGNORECASE,
 )
@@ -118,10 +129,11 @@ def shape_of(piece: str) -> str:
 
 
 def telling(pieces: Sequence[str], shapes: Sequence[str]) -> Iterator[int]:
-    """Yield the numbers of the pieces that stand out, each once: failures first, then what is unlike the rest.
+    """Yield the numbers of the pieces that stand out, each once: failures first, then what is
+    unlike the rest.
 
-    `shapes` are their forms. Of pieces of one form the first and the last come before the others, rare
-    forms before common ones.
+    `shapes` are their forms. Of pieces of one form the first and the last come before the others,
+    rare forms before common ones.
     """
     levels = _levels(pieces, shapes)
     counts = Counter(shapes)
@@ -141,7 +153,9 @@ def telling(pieces: Sequence[str], shapes: Sequence[str]) -> Iterator[int]:
 def _ends_of_forms(
     group: Sequence[int], shapes: Sequence[str], counts: Counter[str]
 ) -> tuple[list[int], list[int]]:
-    """Return the first and last piece of each form, rare forms first, and the others, from both ends inwards."""
+    """Return the first and last piece of each form, rare forms first, and the others, from both
+    ends inwards.
+    """
     places: dict[str, list[int]] = {}
     for at in sorted(group):
         places.setdefault(shapes[at], []).append(at)
@@ -179,7 +193,9 @@ def _levels(pieces: Sequence[str], shapes: Sequence[str]) -> dict[int, int]:
 
 
 def _within(places: Sequence[int], pieces: Sequence[str], most: int) -> list[int]:
-    """Return the places whose pieces have so many characters together: a third at the start, the rest at the end."""
+    """Return the places whose pieces have so many characters together: a third at the start, the
+    rest at the end.
+    """
     ends = list(accumulate(len(pieces[at]) for at in places))
     if not ends or ends[-1] <= most:
         return list(places)
@@ -240,7 +256,9 @@ def _odd(pieces: Sequence[str], shapes: Sequence[str], counts: Counter[str]) -> 
 
 
 def _rare_values(shapes: Sequence[str], counts: Counter[str], number: int) -> list[int]:
-    """Return the pieces of a form of their own where most share a few forms: rows of numbers have no words."""
+    """Return the pieces of a form of their own where most share a few forms: rows of numbers have
+    no words.
+    """
     if len(counts) > number * COMMON_SHARE:
         return []
     return [at for at, shape in enumerate(shapes) if counts[shape] == 1 and shape.strip()]

@@ -1,7 +1,9 @@
-"""Shorten: a long text in a number of tokens. What tells most stays, and what was cut between is said.
+"""Shorten: a long text in a number of tokens. What tells most stays, and what was cut between is
+said.
 
-The start, the end and the lines that stand out (`salience`) stay with their context; the room that is left goes to the
-end and the start. What is one long line, as JSON or a page without line ends, is cut between its clauses.
+The start, the end and the lines that stand out (`salience`) stay with their context; the room that
+is left goes to the end and the start. What is one long line, as JSON or a page without line ends,
+is cut between its clauses.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ ENOUGH = 0.9
 """Share of the tokens that it may have from which a cut is not tried again."""
 EXAMPLE_CHARS = 60
 COMPARED = 5_000
-"""Lines of those left out between two others that are compared to say what most of them are like."""
+"""Lines of those left out between two others that are compared to say what most of them are like.
+"""
 
 _CLAUSE = re.compile(r"[,;}\]\s，。；、！？]")
 CountTokens = Callable[[str], int]
@@ -41,7 +44,9 @@ class LongText:
     """A text that is cut to several sizes. What each of them needs of it is looked for once."""
 
     def __init__(self, text: str, looked_at: int | None = None) -> None:
-        """Look at so many characters of a text, more of its end than of its start; None: at all of it."""
+        """Look at so many characters of a text, more of its end than of its start; None: at all of
+        it.
+        """
         self._pieces: list[str] = []
         self._ends_line: list[bool] = []
         self._skipped, self._skipped_lines = -1, 0
@@ -72,7 +77,8 @@ class LongText:
                 self._ends_line.append(True)
 
     def cut(self, most: int, tokens_of: CountTokens) -> str | None:
-        """Return the text in at most `most` tokens by `tokens_of`, which may count what is put around it too.
+        """Return the text in at most `most` tokens by `tokens_of`, which may count what is put
+        around it too.
 
         None where not even its shortest form fits.
         """
@@ -127,7 +133,9 @@ class LongText:
         return "".join(parts).rstrip("\n")
 
     def _gap(self, first: int, last: int) -> str:
-        """Say what was left out: whole lines by their number, parts of a line by their characters."""
+        """Say what was left out: whole lines by their number, parts of a line
+        by their characters.
+        """
         whole = (first == 0 or self._ends_line[first - 1]) and self._ends_line[last - 1]
         lines = sum(self._ends_line[first:last])
         if first <= self._skipped < last:
@@ -161,7 +169,9 @@ class _Taking:
         self._sizes = sizes
 
     def one(self, at: int, spare: float = 0.0) -> bool:
-        """Take a piece if that leaves `spare`; what stands alone needs room for the gap beside it."""
+        """Take a piece if that leaves `spare`; what stands alone needs room for
+        the gap beside it.
+        """
         if at in self.taken:
             return True
         gap = 0 if at - 1 in self.taken or at + 1 in self.taken else GAP_BYTES

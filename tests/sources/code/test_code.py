@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -194,8 +195,12 @@ def test_each_form_of_a_script_import_is_resolved(read, tmp_path, statement, tar
         {
             **dict.fromkeys((*sources, "packages/kit/src/more.ts"), "export const y = 1\n"),
             "app/a.ts": statement,
-            "tsconfig.json": '{"extends": "./tsconfig.base", // one\n "compilerOptions": {"baseUrl": ".",},}',
-            "tsconfig.base.json": '{"compilerOptions": {"paths": {"@/*": ["./src/*"], "#lib/*": ["lib/*"]}}}',
+            "tsconfig.json": (
+                '{"extends": "./tsconfig.base", // one\n "compilerOptions": {"baseUrl": ".",},}'
+            ),
+            "tsconfig.base.json": json.dumps(
+                {"compilerOptions": {"paths": {"@/*": ["./src/*"], "#lib/*": ["lib/*"]}}}
+            ),
             "packages/kit/package.json": '{"name": "@acme/kit", "main": "dist/index.js"}',
         },
     )
@@ -212,7 +217,10 @@ OTHERS = {
             "money/amount_test.go": "package money\n",
         },
         "main.go",
-        'package main\nimport (\n "fmt"\n m "acme.dev/shop/money"\n)\nfunc (s *Shop[T]) Pay() error { return nil }\n',
+        (
+            'package main\nimport (\n "fmt"\n m "acme.dev/shop/money"\n)\nfunc '
+            "(s *Shop[T]) Pay() error { return nil }\n"
+        ),
         {"money/amount.go"},
         "Shop.Pay",
     ),

@@ -17,8 +17,10 @@ if shutil.which("git") is None:
     pytest.skip("git is not installed", allow_module_level=True)
 
 IDENTITY = {
-    "GIT_AUTHOR_NAME": "Hidden Name", "GIT_AUTHOR_EMAIL": "hidden@example.org", "GIT_COMMITTER_NAME": "Hidden Name",
-    "GIT_COMMITTER_EMAIL": "hidden@example.org", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_NAME": "Hidden Name", "GIT_AUTHOR_EMAIL": "hidden@example.org",
+    "GIT_COMMITTER_NAME": "Hidden Name",
+    "GIT_COMMITTER_EMAIL": "hidden@example.org", "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
 }  # fmt: skip
 
 
@@ -212,8 +214,10 @@ def test_no_program_of_the_repository_runs(read, work, tmp_path):
     script.write_text(f"#!/bin/sh\ntouch {canary}\ncat\n", encoding="utf-8")
     script.chmod(0o755)
     for key in (
-        "core.fsmonitor", "core.pager", "core.sshCommand", "gpg.program", "diff.external", "filter.evil.smudge",
-        "filter.evil.process", "diff.evil.textconv", "diff.evil.command", "core.askPass", "credential.helper",
+        "core.fsmonitor", "core.pager", "core.sshCommand", "gpg.program", "diff.external",
+        "filter.evil.smudge",
+        "filter.evil.process", "diff.evil.textconv", "diff.evil.command", "core.askPass",
+        "credential.helper",
     ):  # fmt: skip
         work.run("config", key, str(script))
     work.run("config", "log.showSignature", "true")

@@ -13,13 +13,16 @@ from ctx_pipeline.sources.database import column_stats  # noqa: E402
 SHOP = """
 CREATE TABLE regions(id INTEGER PRIMARY KEY, name VARCHAR NOT NULL);
 CREATE TABLE orders(
-    order_id BIGINT PRIMARY KEY, region_id INTEGER REFERENCES regions(id), amount DECIMAL(10,2), status VARCHAR,
-    customer_email VARCHAR, contact VARCHAR, apiToken VARCHAR, 手机号 VARCHAR, ordered_at TIMESTAMPTZ, tags VARCHAR[],
+    order_id BIGINT PRIMARY KEY, region_id INTEGER REFERENCES regions(id), amount DECIMAL(10,2),
+    status VARCHAR,
+    customer_email VARCHAR, contact VARCHAR, apiToken VARCHAR, 手机号 VARCHAR,
+    ordered_at TIMESTAMPTZ, tags VARCHAR[],
     photo BLOB, "odd ""name" INTEGER);
 COMMENT ON TABLE orders IS '所有订单';
 COMMENT ON COLUMN orders.amount IS 'Gross amount';
 INSERT INTO regions VALUES (1, 'East'), (2, 'West');
-INSERT INTO orders SELECT i, 1 + i % 2, i * 1.5, ['paid', 'sent', 'refunded'][1 + i % 3], 'hidden-mail-' || i % 3,
+INSERT INTO orders SELECT i, 1 + i % 2, i * 1.5, ['paid', 'sent', 'refunded'][1 + i % 3],
+    'hidden-mail-' || i % 3,
     'a' || i || '@b.example', 'hidden-token', '13800000000',
     TIMESTAMPTZ '2026-01-01 00:00:00+00' + to_days(i::INT % 30),
     ['t'], 'x'::BLOB, CASE WHEN i % 4 = 0 THEN NULL ELSE 7 END FROM range(1000) t(i);
@@ -123,7 +126,10 @@ def test_the_file_is_free_again_after_reading(read, tmp_path, shop):
 def test_a_database_that_another_process_writes_is_unreadable(read, tmp_path):
     path = tmp_path / "busy.duckdb"
     build(path, "CREATE TABLE t(i INTEGER)")
-    program = f"import duckdb, sys; c = duckdb.connect({str(path)!r}); print('open', flush=True); sys.stdin.read()"
+    program = (
+        f"import duckdb, sys; c = duckdb.connect({str(path)!r}); "
+        "print('open', flush=True); sys.stdin.read()"
+    )
     writer = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -30,13 +30,17 @@ def query(tmp_path):
 
 SHOP = """
 CREATE TABLE regions(id INTEGER PRIMARY KEY, name TEXT NOT NULL);
-CREATE TABLE orders(order_id INTEGER PRIMARY KEY, region_id INT REFERENCES regions(id), amount DECIMAL(10,2),
-  status VARCHAR(20), customer_email TEXT, contact TEXT, apiToken TEXT, 手机号 TEXT, ordered_at DATE, photo BLOB,
+CREATE TABLE orders(order_id INTEGER PRIMARY KEY, region_id INT REFERENCES regions(id),
+    amount DECIMAL(10,2),
+  status VARCHAR(20), customer_email TEXT, contact TEXT, apiToken TEXT, 手机号 TEXT,
+  ordered_at DATE, photo BLOB,
   "odd ""name" INT, parent INT REFERENCES orders(order_id));
 INSERT INTO regions VALUES (1, 'East'), (2, 'West');
 WITH RECURSIVE i(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM i WHERE n < 999) INSERT INTO orders
-  SELECT n, 1 + n % 2, n * 1.5, CASE n % 3 WHEN 0 THEN 'paid' ELSE 'sent' END, 'hidden-mail-' || n % 3,
-  'a' || n || '@b.example', 'hidden-token', '13800000000', '2026-01-' || printf('%02d', 1 + n % 30), x'00',
+  SELECT n, 1 + n % 2, n * 1.5, CASE n % 3 WHEN 0 THEN 'paid' ELSE 'sent' END,
+  'hidden-mail-' || n % 3,
+  'a' || n || '@b.example', 'hidden-token', '13800000000', '2026-01-' || printf('%02d', 1 + n % 30),
+  x'00',
   CASE WHEN n % 4 THEN 7 END, NULL FROM i;
 CREATE VIEW paid AS SELECT * FROM orders WHERE status = 'paid';
 """
@@ -68,7 +72,8 @@ def test_a_database_gives_tables_and_columns(shop):
     assert (orders.kind, orders.subject, orders.authority) == (ItemKind.SCHEMA, "schema:orders", 90)
     assert (orders.trust, orders.provenance.source_type) == (Trust.ENTERPRISE_TRUSTED, "sql")
     assert {
-        "table: orders", "rows: 1,000", "primary key: order_id", "foreign key: region_id -> regions(id)",
+        "table: orders", "rows: 1,000", "primary key: order_id",
+        "foreign key: region_id -> regions(id)",
         "newest ordered_at: 2026-01-30", "- amount DECIMAL(10, 2)",
     } <= set(text_of(shop, "orders"))  # fmt: skip
     amount = by_id(shop)["schema:src/orders.amount"]
@@ -120,7 +125,8 @@ def test_a_large_table_is_sampled_and_says_so(query, tmp_path, monkeypatch):
     )
     build(
         tmp_path / "big.db",
-        "CREATE TABLE big(n INT, k INT); CREATE TABLE mid(n INT, k INT); CREATE TABLE bare(n INT PRIMARY KEY, k INT)"
+        "CREATE TABLE big(n INT, k INT); CREATE TABLE mid(n INT, k INT); "
+        "CREATE TABLE bare(n INT PRIMARY KEY, k INT)"
         " WITHOUT ROWID;"
         + numbers.format(4_999, "big")
         + numbers.format(799, "mid")
@@ -143,7 +149,8 @@ def test_a_table_full_of_holes_shows_its_first_rows(query, tmp_path, monkeypatch
     monkeypatch.setattr(sql_stats, "EXACT_DISTINCT_ROWS", 500)
     build(
         tmp_path / "holes.db",
-        "CREATE TABLE t(id INTEGER PRIMARY KEY, k INT); WITH RECURSIVE i(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM i"
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, k INT); WITH RECURSIVE i(n) "
+        "AS (SELECT 0 UNION ALL SELECT n + 1 FROM i"
         " WHERE n < 999) INSERT INTO t SELECT n * 4000000000, n % 7 FROM i;",
     )
     batch = query("sqlite:///holes.db")
@@ -182,9 +189,17 @@ MALFORMED = {
     "broken view": "CREATE TABLE t(a INT); CREATE VIEW broken AS SELECT * FROM absent;",
     "wide": "CREATE TABLE t(" + ", ".join(f"c{number} INT" for number in range(500)) + ");",
     "no type": "CREATE TABLE t(a, b); INSERT INTO t VALUES (1, x'ff');",
-    "bytes as text": "CREATE TABLE t(a TEXT); INSERT INTO t VALUES (CAST(x'ff41' AS TEXT)), (CAST(x'4100' AS TEXT));",
-    "text as date": "CREATE TABLE t(a DATE, b TIMESTAMP, c DECIMAL); INSERT INTO t VALUES ('soon', 'now', 'much');",
-    "huge value": "CREATE TABLE t(a TEXT); INSERT INTO t VALUES (replace(hex(zeroblob(1000000)), '0', 'x'));",
+    "bytes as text": (
+        "CREATE TABLE t(a TEXT); INSERT INTO t VALUES (CAST(x'ff41' "
+        "AS TEXT)), (CAST(x'4100' AS TEXT));"
+    ),
+    "text as date": (
+        "CREATE TABLE t(a DATE, b TIMESTAMP, c DECIMAL); INSERT INTO "
+        "t VALUES ('soon', 'now', 'much');"
+    ),
+    "huge value": (
+        "CREATE TABLE t(a TEXT); INSERT INTO t VALUES (replace(hex(zeroblob(1000000)), '0', 'x'));"
+    ),
     "odd names": 'CREATE TABLE "t"(a INT); CREATE TABLE "a""b; DROP TABLE t; --"("x""y\n" INT);'
     ' CREATE TABLE "表"("列 1" INT);',
     "dangling key": "CREATE TABLE t(a INT REFERENCES absent(b));",
@@ -248,7 +263,8 @@ def test_a_missing_file_is_one_error_and_is_not_created(query, tmp_path, url):
 @pytest.mark.parametrize(
     "url",
     [
-        f"mysql://user:{CANARY}@host/db", f"no address {CANARY}", f"://{CANARY}", f"postgresql://u:{CANARY}@h:port/db",
+        f"mysql://user:{CANARY}@host/db", f"no address {CANARY}", f"://{CANARY}",
+        f"postgresql://u:{CANARY}@h:port/db",
         f"oracle+x://u:{CANARY}@h/d",
     ],
 )  # fmt: skip
@@ -286,14 +302,18 @@ POSTGRES = """
 CREATE TYPE mood AS ENUM ('ok', 'bad');
 CREATE DOMAIN code AS text CHECK (length(value) < 9);
 CREATE TABLE regions(id int PRIMARY KEY, name text NOT NULL);
-CREATE TABLE orders(order_id bigint PRIMARY KEY, region_id int REFERENCES regions(id), amount numeric(10,2),
-  customer_email text, 手机号 text, ordered_at timestamptz, tags text[], photo bytea, doc jsonb, ok boolean, uid uuid,
-  feeling mood, short code, place point, "odd ""name" int, parent bigint REFERENCES orders(order_id));
+CREATE TABLE orders(order_id bigint PRIMARY KEY, region_id int REFERENCES regions(id),
+    amount numeric(10,2),
+  customer_email text, 手机号 text, ordered_at timestamptz, tags text[], photo bytea, doc jsonb,
+  ok boolean, uid uuid,
+  feeling mood, short code, place point, "odd ""name" int,
+  parent bigint REFERENCES orders(order_id));
 COMMENT ON TABLE orders IS '所有订单';
 COMMENT ON COLUMN orders.amount IS 'Gross amount';
 INSERT INTO regions VALUES (1, 'East'), (2, 'West');
 INSERT INTO orders SELECT i, 1 + i % 2, i * 1.5, 'hidden-' || i % 3, '13800000000',
-  '2026-01-01Z'::timestamptz + i % 30 * interval '1 day', '{a}', '\\x00', '{}', i % 2 = 0, md5((i % 3)::text)::uuid,
+  '2026-01-01Z'::timestamptz + i % 30 * interval '1 day', '{a}', '\\x00', '{}', i % 2 = 0,
+  md5((i % 3)::text)::uuid,
   'ok', 'x', point(1, 2), 7, NULL FROM generate_series(0, 999) AS i;
 CREATE SCHEMA sales;
 CREATE TABLE sales.targets(month date, "order" bigint REFERENCES orders(order_id));

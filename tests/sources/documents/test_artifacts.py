@@ -83,7 +83,8 @@ def test_an_artifact_is_described_and_referred_to(artifact):
         "artifact://src/report.md",
     )
     assert item.content == (
-        "Artifact: report.md\nType: text/markdown, 22 bytes\nLines: 3\nFirst lines:\n  # Report\n  Sales fell."
+        "Artifact: report.md\nType: text/markdown, 22 bytes\nLines: "
+        "3\nFirst lines:\n  # Report\n  Sales fell."
     )
 
 
@@ -97,38 +98,123 @@ def test_an_artifact_is_described_and_referred_to(artifact):
         (WEBP, "a.webp", "image/webp", "Image: 20 x 10 pixels"),
         (WEBP_X, "a.webp", "image/webp", "Image: 800 x 600 pixels"),
         (WEBP_L, "a.webp", "image/webp", "Image: 100 x 50 pixels"),
-        ('<svg width="10px" height="20.4"></svg>', "a.svg", "image/svg+xml", "Image: 10 x 20 pixels"),
-        ('<?xml version="1.0"?><svg viewBox="0 0 30,40"/>', "a.svg", "image/svg+xml", "Image: 30 x 40 pixels"),
+        (
+            '<svg width="10px" height="20.4"></svg>',
+            "a.svg",
+            "image/svg+xml",
+            "Image: 10 x 20 pixels",
+        ),
+        (
+            '<?xml version="1.0"?><svg viewBox="0 0 30,40"/>',
+            "a.svg",
+            "image/svg+xml",
+            "Image: 30 x 40 pixels",
+        ),
         ("<svg><title>Sales 销售</title></svg>", "a.svg", "image/svg+xml", "Title: Sales 销售"),
-        ("<svg><text>East</text><g><text>华东</text></g></svg>", "a.svg", "image/svg+xml", "Words: East; 华东"),
-        ("a,b\n1,2\n3,4\n", "a.csv", "text/csv", "Columns (2): a, b\nRows: 2\nFirst rows:\n  1,2\n  3,4"),
+        (
+            "<svg><text>East</text><g><text>华东</text></g></svg>",
+            "a.svg",
+            "image/svg+xml",
+            "Words: East; 华东",
+        ),
+        (
+            "a,b\n1,2\n3,4\n",
+            "a.csv",
+            "text/csv",
+            "Columns (2): a, b\nRows: 2\nFirst rows:\n  1,2\n  3,4",
+        ),
         ("a;b\n1;2\n", "a.csv", "text/csv", "Columns (2): a, b\nRows: 1"),
         ("a\tb\n1\t2\n", "a.tsv", "text/tab-separated-values", "Columns (2): a, b\nRows: 1"),
         ('a,b\n"x\ny",2\n', "a.csv", "text/csv", "Rows: 1\nFirst rows:\n  x y,2"),
-        ("日期,金额\n2026,5\n".encode("gb18030"), "a.csv", "text/csv", "Encoding: gb18030\nColumns (2): 日期, 金额"),
-        ("日期,金额\n2026,5\n".encode("utf-16"), "a.csv", "text/csv", "Encoding: utf-16-le\nColumns (2): 日期, 金额"),
+        (
+            "日期,金额\n2026,5\n".encode("gb18030"),
+            "a.csv",
+            "text/csv",
+            "Encoding: gb18030\nColumns (2): 日期, 金额",
+        ),
+        (
+            "日期,金额\n2026,5\n".encode("utf-16"),
+            "a.csv",
+            "text/csv",
+            "Encoding: utf-16-le\nColumns (2): 日期, 金额",
+        ),
         ("\ufeffa,b\n1,2\n", "a.csv", "text/csv", "Columns (2): a, b"),
-        ({"a": [1, 2], "名": "值", "n": None}, "a.json", "application/json", "JSON object with 3 keys:\n  a: list"),
-        ([{"id": 1}], "a.json", "application/json", "JSON list with 1 entries\nFirst entry: object with 1 keys"),
+        (
+            {"a": [1, 2], "名": "值", "n": None},
+            "a.json",
+            "application/json",
+            "JSON object with 3 keys:\n  a: list",
+        ),
+        (
+            [{"id": 1}],
+            "a.json",
+            "application/json",
+            "JSON list with 1 entries\nFirst entry: object with 1 keys",
+        ),
         ("{broken", "a.json", "application/json", "Lines: 1\nFirst lines:\n  {broken"),
         ("[" * 100_000, "a.json", "application/json", "Lines: 1"),
-        ('{"id": 1}\n\n{"id": 2}\n', "a.jsonl", "application/jsonl", "Records: 2\nFirst record: object with 1 keys"),
+        (
+            '{"id": 1}\n\n{"id": 2}\n',
+            "a.jsonl",
+            "application/jsonl",
+            "Records: 2\nFirst record: object with 1 keys",
+        ),
         ("broken\n", "a.jsonl", "application/jsonl", "Records: 1\n  broken"),
-        (NOTEBOOK, "a.ipynb", "application/x-ipynb+json", "2 code and 1 text cells\n  [1] text: # 销售分析"),
-        (NOTEBOOK, "a.ipynb", "application/x-ipynb+json", "import polars -> picture image/png, prints 'loaded 5 rows'"),
-        (NOTEBOOK, "a.ipynb", "application/x-ipynb+json", "[3] code:  -> error ValueError, table with 2 rows"),
+        (
+            NOTEBOOK,
+            "a.ipynb",
+            "application/x-ipynb+json",
+            "2 code and 1 text cells\n  [1] text: # 销售分析",
+        ),
+        (
+            NOTEBOOK,
+            "a.ipynb",
+            "application/x-ipynb+json",
+            "import polars -> picture image/png, prints 'loaded 5 rows'",
+        ),
+        (
+            NOTEBOOK,
+            "a.ipynb",
+            "application/x-ipynb+json",
+            "[3] code:  -> error ValueError, table with 2 rows",
+        ),
         ({"cells": "none"}, "a.ipynb", "application/x-ipynb+json", "JSON object with 1 keys"),
-        ("<title>T</title><p>hello<p hidden>SECRET", "a.html", "text/html", "Title: T\nLines: 1\nFirst lines:\n  h"),
+        (
+            "<title>T</title><p>hello<p hidden>SECRET",
+            "a.html",
+            "text/html",
+            "Title: T\nLines: 1\nFirst lines:\n  h",
+        ),
         ("one\ntwo\n", "a.log", "text/plain", "Lines: 2\nFirst lines:\n  one\n  two"),
         ("one\r\ntwo\r", "noname", "text/plain", "Lines: 2\nFirst lines:\n  one\n  two"),
-        (bytes(range(256)) * 9, "a.txt", "application/octet-stream", "Type: application/octet-stream, 2,304 bytes"),
-        (bytes(range(256)) * 9, "a.png", "application/octet-stream", "Type: application/octet-stream, 2,304 bytes"),
+        (
+            bytes(range(256)) * 9,
+            "a.txt",
+            "application/octet-stream",
+            "Type: application/octet-stream, 2,304 bytes",
+        ),
+        (
+            bytes(range(256)) * 9,
+            "a.png",
+            "application/octet-stream",
+            "Type: application/octet-stream, 2,304 bytes",
+        ),
         (b"%PDF-1.7\n\x00\x01", "a.pdf", "application/pdf", "Type: application/pdf, 11 bytes"),
         (gzip.compress(b"x", mtime=0), "a.gz", "application/gzip", "Type: application/gzip"),
-        (b"PK\x03\x04\x00", "a.docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", "5 b"),
-        (b"PAR1\x00", "a.parquet", "application/vnd.apache.parquet", "Type: application/vnd.apache.parquet"),
+        (
+            b"PK\x03\x04\x00",
+            "a.docx",
+            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            "5 b",
+        ),
+        (
+            b"PAR1\x00",
+            "a.parquet",
+            "application/vnd.apache.parquet",
+            "Type: application/vnd.apache.parquet",
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_type_says_what_it_can(artifact, content, name, kind, says):
     batch = artifact(content, name)
     assert batch.errors == ()
@@ -213,16 +299,31 @@ def test_no_bytes_make_a_description_fail(head, start, suffix, more):
     assert all(isinstance(line, str) for line in lines)
 
 
-@given(value=st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.sampled_from(["cells", "cell_type", "source", "outputs", "data", "text", "output_type", "image/png"]),
-        inner,
-        max_size=5,
-    ),
-    max_leaves=20,
-))  # fmt: skip
+@given(
+    value=st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "cells",
+                        "cell_type",
+                        "source",
+                        "outputs",
+                        "data",
+                        "text",
+                        "output_type",
+                        "image/png",
+                    ]
+                ),
+                inner,
+                max_size=5,
+            )
+        ),
+        max_leaves=20,
+    )
+)
 def test_no_notebook_makes_a_description_fail(value):
     content = json.dumps({"cells": value}).encode()
     assert list(describe(Sample(content, len(content), ".ipynb"), "application/x-ipynb+json"))

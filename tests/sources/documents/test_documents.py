@@ -7,6 +7,9 @@ import pytest
 from ctx_pipeline.contracts import FileCode, ItemKind, Sensitivity, Trust
 from ctx_pipeline.text import normalise, short_hash
 
+MAX_REPEATED_LINES = 2
+"""The header of a table and the rule below it; a fence is one line."""
+
 
 @pytest.fixture
 def one(read, tmp_path):
@@ -23,7 +26,8 @@ def one(read, tmp_path):
 def test_front_matter_governs_the_items(one):
     batch = one(
         "---\ntitle: Refunds\nversion: 1.10\nsubject: policy:refunds\nvalid_from: 2026-01-01\n"
-        "valid_until: 2027-01-01T00:00:00+08:00\ntenant: globex\nprincipals: ana\ngroups: [hr, finance]\n"
+        "valid_until: 2027-01-01T00:00:00+08:00\ntenant: "
+        "globex\nprincipals: ana\ngroups: [hr, finance]\n"
         "sensitivity: restricted\nauthority: 10\ntrust: tool_untrusted\nsupersedes: [old.md]\n"
         "colour: blue\n---\nBody.\n",
         tenants=["globex"],
@@ -173,6 +177,26 @@ def test_chunks_are_numbered_and_know_lines_and_headings(one):
 def test_the_title_falls_back_to_the_heading_and_the_file_name(one):
     assert one("# Refund policy\n\ntext").items[0].title == "Refund policy"
     assert one("text", name="notes.txt").items[0].title == "notes.txt"
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# Orders &gt; Refunds &amp; R&D\n\nt", "Orders > Refunds & R&D"),
+        ("# 退款 &#8212; 说明 &#x3e; 一\n\nt", "退款 — 说明 > 一"),
+        ("# The `&gt;` of a query &copy2026\n\nt", "The `&gt;` of a query &copy2026"),
+        ("# &nosuchname; &#99999999;\n\nt", "&nosuchname; &#99999999;"),
+        ("---\ntitle: Orders &gt; Refunds\n---\nt", "Orders > Refunds"),
+    ],
+)
+def test_character_references_of_a_title_are_the_characters(one, text, title):
+    assert one(text).items[0].title == title
+
+
+def test_a_reference_hides_nothing_in_a_title(one):
+    (item,) = one("# left &#x202e;right &#0;\n\nt").items
+    assert item.title.isprintable()
+    assert item.provenance.locator.heading_path[0].isprintable()
 
 
 def test_a_changed_chunk_changes_its_version_alone(one):

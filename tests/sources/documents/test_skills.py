@@ -278,8 +278,10 @@ def test_a_single_file_and_a_glob_name_skills(read, tmp_path):
 
 
 @given(lines=st.lists(st.sampled_from([
-    "name: a", "description: d", "description: a: b", "allowed-tools: Read", "allowed-tools: [Read", "\t- x", "---",
-    "allowed-tools:", "  - Read", "metadata:", "  x: y", "groups: [hr]", "\x00", "key", "- item", "'", '"', "&a", "*a",
+    "name: a", "description: d", "description: a: b", "allowed-tools: Read", "allowed-tools: [Read",
+    "\t- x", "---",
+    "allowed-tools:", "  - Read", "metadata:", "  x: y", "groups: [hr]", "\x00", "key", "- item",
+    "'", '"', "&a", "*a",
 ]), max_size=8))  # fmt: skip
 def test_no_head_loses_its_tools(tmp_path_factory, lines):
     home = tmp_path_factory.mktemp("home")

@@ -36,7 +36,10 @@ def test_terms_become_items(read, tmp_path):
 
 
 def test_what_is_wrong_is_reported_with_its_line(read, tmp_path):
-    text = "terms:\n- name: a\n- {name: b, definition: x}\n- {name: b, definition: y}\n- {name: b, definition: x}\n"
+    text = (
+        "terms:\n- name: a\n- {name: b, definition: x}\n- {name: b, "
+        "definition: y}\n- {name: b, definition: x}\n"
+    )
     (tmp_path / "g.yaml").write_text(text, encoding="utf-8")
     (tmp_path / "h.yaml").write_text("words: []", encoding="utf-8")
     batch = read("glossary")

@@ -1,4 +1,6 @@
-"""A web server on this machine's loopback for the tests of web sources: it answers with what a test wrote down."""
+"""A web server on this machine's loopback for the tests of web sources: it answers with what a test
+wrote down.
+"""
 
 from __future__ import annotations
 

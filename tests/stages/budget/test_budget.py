@@ -1,4 +1,6 @@
-"""The budget: never more than there is, close to the best there could be, and what it says of what it left out."""
+"""The budget: never more than there is, close to the best there could be, and what it says of what
+it left out.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +153,9 @@ def test_more_budget_never_loses_what_is_protected_or_required(more: int):
 
 
 def test_with_the_tokens_that_it_lacked_an_item_is_in():
-    """Ours: among choices that are worth nearly the same, two in a thousand give way to another exchange."""
+    """Ours: among choices that are worth nearly the same, two in a thousand give way to another
+    exchange.
+    """
     true = false = other = 0
     for instance, done in instances(250):
         for candidate in outcomes(done):
@@ -302,11 +306,21 @@ def test_what_nobody_could_shorten_goes_before_a_call_is_refused():
 
 
 PAGES = {
-    "en": ["Refunds are paid within {} days after the warehouse has the goods. Orders above 500 yuan wait for it. ",
-           "The price of an order is what the customer pays after discounts, without freight and tax of region {}. "],
-    "zh": ["华东区十月的成交总额是{}万元，同比增长百分之三，退款率为百分之三点一，主要来自家电与服饰两个类目。",
-           "退货规定七天内可以无理由退货，运费由买家承担，质量问题由卖家承担全部费用，编号{}。"],
-}  # fmt: skip
+    "en": [
+        (
+            "Refunds are paid within {} days after the warehouse has the "
+            "goods. Orders above 500 yuan wait for it. "
+        ),
+        (
+            "The price of an order is what the customer pays after discounts, "
+            "without freight and tax of region {}. "
+        ),
+    ],
+    "zh": [
+        "华东区十月的成交总额是{}万元，同比增长百分之三，退款率为百分之三点一，主要来自家电与服饰两个类目。",
+        "退货规定七天内可以无理由退货，运费由买家承担，质量问题由卖家承担全部费用，编号{}。",
+    ],
+}
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -1,4 +1,6 @@
-"""What leads to a candidate beside search: synonyms, time words, related items; and what its features say."""
+"""What leads to a candidate beside search: synonyms, time words, related items; and what its
+features say.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,12 @@ from testing.artifacts import ANA, NOW, make_item, make_project, open_project
 from tests.stages.budget.test_choices import assembled
 
 LONG = (
-    "Refund requests reach the service desk by phone or mail. The desk checks the receipt and the state of the goods, "
-    "then pays the customer back by the same way as the purchase was paid. Shipping costs are carried by the shop when "
-    "the goods were faulty, and by the customer in every other case. Vouchers are given back as vouchers."
+    "Refund requests reach the service desk by phone or mail. The desk "
+    "checks the receipt and the state of the goods, "
+    "then pays the customer back by the same way as the purchase was paid. "
+    "Shipping costs are carried by the shop when "
+    "the goods were faulty, and by the customer in every other case. "
+    "Vouchers are given back as vouchers."
 )
 CHINESE = (
     "顾客可以在收货七天以内向客服申请退款，客服核对订单与商品状态之后按照原来的支付方式把款项退还给顾客。"
@@ -186,26 +191,50 @@ def related_items() -> list[ContextItem]:
         for name in ("amount", "status", "colour")
     ]
     return [
-        metric("gmv", text="metric: gmv\nexpression: sum(Amount) where status = 1", depends_on=("schema:*/orders",)),
+        metric(
+            "gmv",
+            text="metric: gmv\nexpression: sum(Amount) where status = 1",
+            depends_on=("schema:*/orders",),
+        ),
         table,
         *columns,
         make_item("guide.md#1", "how the handbook begins", source="docs"),
         make_item("guide.md#2", "refund deadline zebra", source="docs"),
         make_item("guide.md#3", "what comes after", source="docs"),
         make_item("guide.md#5", "far away", source="docs"),
-        make_item("pay", '{"name":"pay","description":"giraffe"}', kind=ItemKind.TOOL, source="tools"),
-        make_item("payer", "how to settle", kind=ItemKind.SKILL, source="skills", depends_on=("tool:*/pay",)),
+        make_item(
+            "pay", '{"name":"pay","description":"giraffe"}', kind=ItemKind.TOOL, source="tools"
+        ),
+        make_item(
+            "payer",
+            "how to settle",
+            kind=ItemKind.SKILL,
+            source="skills",
+            depends_on=("tool:*/pay",),
+        ),
         make_item("app.py", "file: app.py", kind=ItemKind.CODE, source="code", path="code/app.py"),
-        make_item("app.py::run", "walrus", kind=ItemKind.CODE, source="code", depends_on=("code:code/app.py",)),
         make_item(
-            *("test_app.py", "file: tests"), kind=ItemKind.CODE, source="code", path="code/test_app.py",
+            "app.py::run",
+            "walrus",
+            kind=ItemKind.CODE,
+            source="code",
             depends_on=("code:code/app.py",),
         ),
         make_item(
-            *("other.py", "file: other"), kind=ItemKind.CODE, source="code", path="code/other.py",
+            *("test_app.py", "file: tests"),
+            kind=ItemKind.CODE,
+            source="code",
+            path="code/test_app.py",
             depends_on=("code:code/app.py",),
         ),
-    ]  # fmt: skip
+        make_item(
+            *("other.py", "file: other"),
+            kind=ItemKind.CODE,
+            source="code",
+            path="code/other.py",
+            depends_on=("code:code/app.py",),
+        ),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -394,8 +423,10 @@ def test_a_policy_says_what_fits_and_what_counts(tmp_path: Path):
         make_item("guess", "gmv refund!", kind=ItemKind.MEMORY, authority=40),
     ]
     head = (
-        "[policy]\nfit = {document = 0.9}\nweights = {task_fit = 1.0, cost = 0.0, conflict_risk = 2.0}\n"
-        'roles = ["auditor"]\n[[policy.rules]]\nwhen = {role = "auditor"}\nset = {fit = {document = 0.1}}'
+        "[policy]\nfit = {document = 0.9}\nweights = {task_fit = 1.0, "
+        "cost = 0.0, conflict_risk = 2.0}\n"
+        'roles = ["auditor"]\n[[policy.rules]]\nwhen = {role = '
+        '"auditor"}\nset = {fit = {document = 0.1}}'
     )
     home = make_project(tmp_path, items, head=head)
     _, plain = assembled(home)

@@ -1,4 +1,6 @@
-"""Time words: a judged list of phrases in English and Chinese, with those that must mean nothing."""
+"""Time words: a judged list of phrases in English and Chinese, with those that
+must mean nothing.
+"""
 
 from __future__ import annotations
 
@@ -306,7 +308,8 @@ def test_a_title_is_about_the_one_time_that_it_names_with_its_year():
     st.text(
         st.sampled_from(
             list(
-                "last nexthismoyear weekqurtdagof0123456789-/,'上下个本今去年月日周天季度第一二三四十到至近前后Qq"
+                "last nexthismoyear "
+                "weekqurtdagof0123456789-/,'上下个本今去年月日周天季度第一二三四十到至近前后Qq"
             )
         ),
         max_size=40,
@@ -317,6 +320,27 @@ def test_whatever_a_text_says_its_periods_begin_before_they_end(text: str, at: i
     found = resolve(text, at)
     assert len(found) <= MAX_PERIODS
     assert all(period.start < period.end and period.text in text for period in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deploy app:2025-10-01 again",
+        "image registry.example/app:2025-10 is broken",
+        "镜像 app:2025-10-01 有问题",
+        "nginx:2025-10-01 and app2:2025",
+    ],
+)
+def test_a_date_that_a_colon_ties_to_a_name_is_its_tag(text: str):
+    assert resolve(text, MONDAY) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["date:2025-10-01", "from:2025-10-01 to:2025-10-01", "orders: 2025-10-01", "日期:2025-10-01"],
+)
+def test_a_date_after_a_word_of_time_or_a_blank_is_a_period(text: str):
+    assert {moment(period.start) for period in resolve(text, MONDAY)} == {"2025-10-01"}
 
 
 @pytest.mark.parametrize("line", PHRASES.strip().splitlines())

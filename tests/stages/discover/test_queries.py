@@ -1,4 +1,6 @@
-"""What is searched for: one query for a short task, several for a long one, and how what they find comes together."""
+"""What is searched for: one query for a short task, several for a long one, and how what they find
+comes together.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,12 @@ from ctx_pipeline.stages.discover.queries import (
 from testing.artifacts import ANA, NOW, make_item, make_project, open_project
 
 ENGLISH = (
-    "Hello there! Compare the revenue of the north region with the budget of this year. Find out which suppliers "
-    "delivered late in October! Then draft a letter to the three slowest of them (keep it polite). Should the contract "
-    "clause on penalties be quoted in it? Version 2.5 of the template applies, with our new address and the number of "
+    "Hello there! Compare the revenue of the north region with the "
+    "budget of this year. Find out which suppliers "
+    "delivered late in October! Then draft a letter to the three slowest of "
+    "them (keep it polite). Should the contract "
+    "clause on penalties be quoted in it? Version 2.5 of the template "
+    "applies, with our new address and the number of "
     "our buying desk in the footer. Thank you very much in advance!"
 )
 CHINESE = (
@@ -56,7 +61,10 @@ def test_a_long_english_task_is_also_searched_by_sentence_without_greetings_and_
         "Find out which suppliers delivered late in October!",
         "Then draft a letter to the three slowest of them (keep it polite).",
         "Should the contract clause on penalties be quoted in it?",
-        "Version 2.5 of the template applies, with our new address and the number of our buying desk in the footer.",
+        (
+            "Version 2.5 of the template applies, with our new address and the "
+            "number of our buying desk in the footer."
+        ),
     )
 
 

@@ -1,4 +1,6 @@
-"""Conflicts between candidates: who wins, by what, what becomes of the loser, and what the policy may change."""
+"""Conflicts between candidates: who wins, by what, what becomes of the loser, and what the policy
+may change.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,8 @@ def test_of_three_sides_one_wins_and_those_that_agree_with_it_stay(tmp_path: Pat
         update={"content": "退款期限为三十天。Agreed in May.", "content_hash": ""}
     )
     glossary = make_item(
-        "w", "refund window: a term", kind=ItemKind.GLOSSARY, title="refund window", synonyms=("退款期限",),
+        "w", "refund window: a term", kind=ItemKind.GLOSSARY, title="refund window",
+        synonyms=("退款期限",),
         subject="policy:refund-window", source="words",
     )  # fmt: skip
     pack, traces = assembled(make_project(tmp_path, [*items, glossary], head=ALL))
