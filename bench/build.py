@@ -1,7 +1,9 @@
-"""Times a full build and a build after one item in a hundred was edited, over real files and with synthetic vectors.
+"""Times a full build and a build after one item in a hundred was edited, over real files and with
+synthetic vectors.
 
-`python -m bench.build [--items 100000] [--real FOLDER] [--profile]`. Prints wall and CPU seconds of every step, and
-compares the artifact of the second build with one that is built from nothing but the record.
+`python -m bench.build [--items 100000] [--real FOLDER] [--profile]`. Prints wall and CPU seconds of
+every step, and compares the artifact of the second build with one that is built from nothing but
+the record.
 """
 
 from __future__ import annotations
@@ -128,7 +130,9 @@ def write_memories(home: Path, number: int, edited: frozenset[int] = frozenset()
 
 
 def write_project(home: Path, items: int) -> tuple[int, int]:
-    """Write a project: seven tenths of the items in documents, the rest memories. Returns how many files of each."""
+    """Write a project: seven tenths of the items in documents, the rest memories. Returns how many
+    files of each.
+    """
     documents, memories = round(items * 0.7 / ITEMS_PER_DOCUMENT), round(items * 0.3 / MEMORIES)
     home.mkdir(parents=True, exist_ok=True)
     (home / "ctx.toml").write_text(
@@ -162,7 +166,9 @@ def count_items(home: Path) -> int:
 
 
 def build(home: Path) -> tuple[dict[str, tuple[float, float]], int, str]:
-    """Build once; return (wall, CPU) seconds by step, how many texts were embedded, and the artifact's hash."""
+    """Build once; return (wall, CPU) seconds by step, how many texts were embedded, and the
+    artifact's hash.
+    """
     took: dict[str, tuple[float, float]] = {}
     digest = ""
     with Workspace.open(home, embedder=SyntheticEmbedder()) as workspace:
@@ -215,18 +221,21 @@ def main() -> None:
         again, _, rebuilt = build(home)
         items = count_items(home)
     print(
-        f"{'step':28} {'full wall':>10} {'cpu':>8} {'1 % wall':>10} {'cpu':>8} {'ratio':>7} {'rebuild':>8}"
+        f"{'step':28} {'full wall':>10} {'cpu':>8} {'1 % wall':>10} {'cpu':>8} {'ratio':>7} "
+        f"{'rebuild':>8}"
     )
     for name in full:
         ratio = part[name][0] / full[name][0]
         row = (*full[name], *part[name], ratio, again[name][0])
         print(
-            f"{name:28} {row[0]:10.2f} {row[1]:8.2f} {row[2]:10.2f} {row[3]:8.2f} {row[4]:7.3f} {row[5]:8.2f}"
+            f"{name:28} {row[0]:10.2f} {row[1]:8.2f} {row[2]:10.2f} {row[3]:8.2f} {row[4]:7.3f} "
+            f"{row[5]:8.2f}"
         )
     walls = [sum(seconds for seconds, _ in run.values()) for run in (full, part)]
     cpus = [sum(seconds for _, seconds in run.values()) for run in (full, part)]
     print(
-        f"{'all':28} {walls[0]:10.2f} {cpus[0]:8.2f} {walls[1]:10.2f} {cpus[1]:8.2f} {walls[1] / walls[0]:7.3f}"
+        f"{'all':28} {walls[0]:10.2f} {cpus[0]:8.2f} {walls[1]:10.2f} {cpus[1]:8.2f} "
+        f"{walls[1] / walls[0]:7.3f}"
     )
     print(f"{items} items, embedded {embedded} then {changed}")
     print(f"same artifact as from the record alone: {artifact == rebuilt}")

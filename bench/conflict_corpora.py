@@ -1,6 +1,8 @@
-"""Conflicts that the public corpora give: what is reported for many questions, written out to be judged by people.
+"""Conflicts that the public corpora give: what is reported for many questions, written out to be
+judged by people.
 
-The corpora are one project: metric registries, databases, memories, documents in English and Chinese, mails.
+The corpora are one project: metric registries, databases, memories, documents in English and
+Chinese, mails.
 """
 
 from __future__ import annotations
@@ -135,7 +137,8 @@ def _questions(home: Path, corpora: Path, seed: int) -> Iterator[str]:
     titles, ids = found.column("title").to_pylist(), found.column("item_id").to_pylist()
     contested = [at for at, listed in enumerate(keys) if listed]
     print(
-        f"{len(keys)} rows, {len(contested)} with contested claims, {len({k for ks in keys for k in ks})} of these"
+        f"{len(keys)} rows, {len(contested)} with contested claims, "
+        f"{len({k for ks in keys for k in ks})} of these"
     )
     random.Random(seed).shuffle(contested)
     for at in contested:
@@ -193,7 +196,9 @@ def _source(name: str, kind: str, path: str) -> str:
 
 
 def _write_metric_hub(home: Path, corpora: Path) -> list[str]:
-    """Write the definitions of each product as metrics with all their versions; return the products."""
+    """Write the definitions of each product as metrics with all their versions; return the
+    products.
+    """
     metrics: dict[str, list[dict[str, Any]]] = {}
     for line in (corpora / "metric_hub/versions.jsonl").read_text("utf-8").splitlines():
         entry = json.loads(line)

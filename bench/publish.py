@@ -2,11 +2,12 @@
 
 Run: `python -m bench.publish [--changes 20]`; `CTX_CORPORA` names the folder of public corpora.
 
-First, every change of `metric_hub/versions.jsonl` in the order of time: all changes of one instant are one publish at
-that instant, then the stages absorb it, then each changed metric is asked for: its pack has to hold the live definition
-and no other. Then packs of random moments of the past (`as_of`). At last, new versions are published and built while
-another process assembles in a loop: every pack holds exactly one version, and one that began after the build returned
-not the version before. `python -m bench.publish_switch` does so with `ctx publish`, and kills some of them.
+First, every change of `metric_hub/versions.jsonl` in the order of time: all changes of one instant
+are one publish at that instant, then the stages absorb it, then each changed metric is asked for:
+its pack has to hold the live definition and no other. Then packs of random moments of the past
+(`as_of`). At last, new versions are published and built while another process assembles in a loop:
+every pack holds exactly one version, and one that began after the build returned not the version
+before. `python -m bench.publish_switch` does so with `ctx publish`, and kills some of them.
 """
 
 from __future__ import annotations
@@ -229,7 +230,9 @@ def _judge(
 
 
 def past(home: Path, changes: list[Change], at: datetime) -> tuple[int, int]:
-    """Return how many of the packs of random moments held exactly the version of that moment, and of how many."""
+    """Return how many of the packs of random moments held exactly the version of that moment, and
+    of how many.
+    """
     chosen = random.Random(SEED)
     right = 0
     with open_reader(home) as project:
@@ -248,7 +251,9 @@ def past(home: Path, changes: list[Change], at: datetime) -> tuple[int, int]:
 def read_in_a_loop(
     home: str, question: str, item_id: str, ready: Any, stop: Any, results: Any
 ) -> None:
-    """Assemble until told to stop; hand back (begun, ended, versions) of every pack, in monotonic seconds."""
+    """Assemble until told to stop; hand back (begun, ended, versions) of every pack, in monotonic
+    seconds.
+    """
     packs: list[tuple[float, float, tuple[int, ...]]] = []
     with open_reader(Path(home)) as project:
         while not stop.is_set():
@@ -260,7 +265,9 @@ def read_in_a_loop(
 
 
 def race(home: Path, change: Change, count: int) -> list[dict[str, float]]:
-    """Publish `count` new versions while another process assembles; return what each publish took, in seconds."""
+    """Publish `count` new versions while another process assembles; return what each publish took,
+    in seconds.
+    """
     context = multiprocessing.get_context("spawn")
     ready, stop, results = context.Event(), context.Event(), context.Queue()
     arguments = (str(home), change.question, change.item_id, ready, stop, results)
@@ -346,7 +353,8 @@ def main() -> None:
         late = int(sum(row["late"] for row in rows))
         gaps = int(sum(row["gaps"] for row in rows))
         print(
-            f"race of {len(rows)} publishes: {late} packs begun after the build hold the old version"
+            f"race of {len(rows)} publishes: {late} packs begun after the build hold the old "
+            "version"
         )
         print(f"  packs meanwhile that hold not exactly one version: {gaps}")
         labels = {

@@ -1,9 +1,11 @@
-"""Compare what finds the right items: `python -m bench.retrieval [--sets metatool ...] [--cache FOLDER]`.
+"""Compare what finds the right items: `python -m bench.retrieval [--sets metatool ...] [--cache
+FOLDER]`.
 
-Arms see the same items and questions, and tokens are counted alike. `concatenate` takes items as they come, `top-k` the
-five nearest vectors whatever they cost; `bm25` (Lucene's k1 and b over the engine's terms), `dense` (cosine) and `rrf`
-(reciprocal rank fusion of the two, k = 60) rank each item's plain text; `ours` is a project that the sources' own
-adapters read, built and asked through the stages of the engine. Offline; vectors are kept in the cache folder.
+Arms see the same items and questions, and tokens are counted alike. `concatenate` takes items as
+they come, `top-k` the five nearest vectors whatever they cost; `bm25` (Lucene's k1 and b over the
+engine's terms), `dense` (cosine) and `rrf` (reciprocal rank fusion of the two, k = 60) rank each
+item's plain text; `ours` is a project that the sources' own adapters read, built and asked through
+the stages of the engine. Offline; vectors are kept in the cache folder.
 """
 
 from __future__ import annotations
@@ -91,7 +93,9 @@ class CachedEmbedder:
     """An embedder whose vectors are kept in a file by model, side and text."""
 
     def __init__(self, model: str, folder: Path, *, plain: bool = False) -> None:
-        """Open the cache; `plain` embeds queries as the model does, without what the engine takes out."""
+        """Open the cache; `plain` embeds queries as the model does, without what the engine takes
+        out.
+        """
         self._inner = PlainE5() if plain else load_embedder(model)
         self.name, self.dim = self._inner.name, self._inner.dim
         folder.mkdir(parents=True, exist_ok=True)

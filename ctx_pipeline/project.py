@@ -1,4 +1,6 @@
-"""A context project, opened: the composition root. It wires engine, index and ledger, and decides nothing."""
+"""A context project, opened: the composition root. It wires engine, index and ledger, and decides
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +68,8 @@ SNAPSHOT_NOT_KEPT = "snapshot_not_kept"
 class ContextProject:
     """One context project. Cheap to open, safe to share between threads; close it, or use `with`.
 
-    Every method that shows something takes `identity`. None means the identity of `ctx.toml` and is meant for a local
-    process; a surface that serves others always passes the caller's.
+    Every method that shows something takes `identity`. None means the identity of `ctx.toml` and is
+    meant for a local process; a surface that serves others always passes the caller's.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -188,15 +190,15 @@ class ContextProject:
     ) -> ContextPack:
         """Turn a request into a pack and keep its snapshot.
 
-        `at` is the clock (authorization and freshness), now when None. `durable` returns only when the snapshot is
-        synced to disk; else it follows, and a process that is killed before loses it (see `Ledger.submit_snapshot`).
-        Where the record cannot be written, nothing is kept and the pack warns with `snapshot_not_kept`. `seconds`
-        collects wall time per stage.
+        `at` is the clock (authorization and freshness), now when None. `durable` returns only when
+        the snapshot is synced to disk; else it follows, and a process that is killed before loses
+        it (see `Ledger.submit_snapshot`). Where the record cannot be written, nothing is kept and
+        the pack warns with `snapshot_not_kept`. `seconds` collects wall time per stage.
 
         Raises:
             InvalidRequest: the request cannot be served; `BudgetTooSmall` and `GateFailed` say why.
-            NotPermitted: nobody said who asks.
-            Unavailable: nothing has been built yet, or `durable` and the record cannot be written (`ledger_readonly`).
+            NotPermitted: nobody said who asks. Unavailable: nothing has been built yet, or
+            `durable` and the record cannot be written (`ledger_readonly`).
         """
         moment = _aware(at)
         identity = self.identity(request.identity)
@@ -239,7 +241,8 @@ class ContextProject:
         """Refuse to compare vectors of two models."""
         if built_with != self.embedder.name:
             raise InvalidRequest(
-                f"the index was built with embedder {built_with!r}, ctx.toml names {self.embedder.name!r}",
+                f"the index was built with embedder {built_with!r}, ctx.toml names "
+                f"{self.embedder.name!r}",
                 where="[embedder] model",
                 fix="run `ctx build`, or name the model the index was built with",
                 code="embedder_changed",
@@ -338,10 +341,11 @@ class ContextProject:
     def recalls(
         self, *, since: int = 0, limit: int = 100, identity: Identity | None = None
     ) -> tuple[RecallNotice, ...]:
-        """Return word of item versions that calls were shown and that are out of use now, oldest first.
+        """Return word of item versions that calls were shown and that are out of use now, oldest
+        first.
 
-        Only versions that this identity may know of, each with this identity's own snapshots; `snapshots` counts all.
-        `since` is the `sequence` of the last notice already seen.
+        Only versions that this identity may know of, each with this identity's own snapshots;
+        `snapshots` counts all. `since` is the `sequence` of the last notice already seen.
         """
         who = self.identity(identity)
         viewer, clock = self._looking(who, None, None)
@@ -414,7 +418,9 @@ class ContextProject:
         return self._records.replay(snapshot_id, self.identity(identity))
 
     def diff(self, a: str, b: str, identity: Identity | None = None) -> SnapshotDiff:
-        """Return what entered, left, changed rendition or moved from snapshot `a` to `b`, each with its reason."""
+        """Return what entered, left, changed rendition or moved from snapshot `a` to `b`, each with
+        its reason.
+        """
         return self._records.diff(a, b, self.identity(identity))
 
     def report_used(
@@ -452,7 +458,8 @@ class ContextProject:
         try:
             stale = stale_items(self.index.view(), self.ledger.source_times(), moment)
         except CtxError:
-            # Nothing is built, or what is built is damaged: other commands say so, and the sources have a state still.
+            # Nothing is built, or what is built is damaged: other commands say so, and the sources
+            # have a state still.
             stale = None
         return project_status(self.workspace.loaded, self.ledger, moment, stale)
 

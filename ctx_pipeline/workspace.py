@@ -1,8 +1,9 @@
 """A project, opened: what building it and serving it both stand on.
 
-What is retired, revoked, quarantined or forgotten stands in the ledger alone. A store beside an empty
-ledger would be served whole again. So a mark in `.ctx/state` and the pointer of the artifact say which
-ledger they belong to, and how far it had come; one that is another, or less far, opens nothing.
+What is retired, revoked, quarantined or forgotten stands in the ledger alone. A store beside an
+empty ledger would be served whole again. So a mark in `.ctx/state` and the pointer of the artifact
+say which ledger they belong to, and how far it had come; one that is another, or less far, opens
+nothing.
 """
 
 from __future__ import annotations
@@ -33,15 +34,19 @@ if TYPE_CHECKING:
     from ctx_pipeline.ledger import Ledger
 
 MARK = "record.json"
-"""In `.ctx/state`: which ledger this record belongs to, and up to which entry of the overlay it is known to go."""
+"""In `.ctx/state`: which ledger this record belongs to, and up to which entry of the overlay it is
+known to go.
+"""
 
 NOT_THERE = "there is none"
 
 
 class Workspace:
-    """One project's folder, settings, store, ledger, embedder and clock. Cheap to open: parts open when first used.
+    """One project's folder, settings, store, ledger, embedder and clock. Cheap to open: parts open
+    when first used.
 
-    `embedder` takes the place of the one that `ctx.toml` names. Close it, or use `with`, to release the ledger.
+    `embedder` takes the place of the one that `ctx.toml` names. Close it, or use `with`, to release
+    the ledger.
     """
 
     def __init__(
@@ -133,8 +138,8 @@ def read_ledger(home: Path, settings: LedgerSection) -> Ledger | None:
     """Open a project's ledger for reading only; None for a new project that has none yet.
 
     Raises:
-        Unavailable: the database that the settings name has no ledger in it (`no_ledger`), or an older one.
-        Corrupt: as `open_ledger`.
+        Unavailable: the database that the settings name has no ledger in it (`no_ledger`), or an
+        older one. Corrupt: as `open_ledger`.
     """
     from ctx_pipeline.ledger import Ledger
 
@@ -163,7 +168,8 @@ def open_ledger(home: Path, settings: LedgerSection) -> Ledger:
 
     Raises:
         Unavailable: it is not there and cannot be made (`cannot_write`), or it cannot be read.
-        Corrupt: store or artifacts belong to a ledger that is not there (`ledger_missing`), or had come further than it
+        Corrupt: store or artifacts belong to a ledger that is not there (`ledger_missing`), or had
+        come further than it
             has (`ledger_behind`).
     """
     from ctx_pipeline.ledger import Ledger
@@ -258,7 +264,8 @@ def _missing(why: str, home: Path) -> Corrupt:
         f"store and index belong to a ledger that is not here: {why}",
         where=str(state_folder(home)),
         fix="restore .ctx/state, or the ledger's database, from a backup as a whole. Without a backup move .ctx/state "
-        "and .ctx/derived away and run `ctx build`: sources are read anew, and what people had retired, revoked or "
+        "and .ctx/derived away and run `ctx build`: sources are read anew, and what people had "
+        "retired, revoked or "
         "quarantined they have to take out again",
         code="ledger_missing",
     )
@@ -288,7 +295,9 @@ def _read_mark(home: Path) -> dict[str, Any]:
 
 
 def _mark(home: Path, ledger: Ledger) -> None:
-    """Note which ledger this record belongs to. On a disk that takes no writes the artifact's pointer says it."""
+    """Note which ledger this record belongs to. On a disk that takes no writes the artifact's
+    pointer says it.
+    """
     wanted: Mapping[str, object] = {
         "ledger": ledger.identity(),
         "overlay_sequence": ledger.overlay_sequence(),

@@ -1,4 +1,6 @@
-"""Projects made of given items: the real store, ledger, stages and reader, with an embedder that needs no model."""
+"""Projects made of given items: the real store, ledger, stages and reader, with an embedder that
+needs no model.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ ANA = Identity(
 
 
 class WordEmbedder:
-    """Feature hashing of lower-case words and single Han characters: like texts get like vectors, in every process."""
+    """Feature hashing of lower-case words and single Han characters: like texts get like vectors,
+    in every process.
+    """
 
     name = "test-words/1"
     dim = 48
@@ -156,7 +160,9 @@ def store_keys(items: Sequence[ContextItem], at: datetime = NOW) -> pa.Table:
 
 
 def build_index(home: Path) -> tuple[str, int]:
-    """Run the stages of the build; return the artifact's content hash and how many texts were embedded."""
+    """Run the stages of the build; return the artifact's content hash and how many texts were
+    embedded.
+    """
     with open_workspace(home) as workspace:
         pipeline = Pipeline(workspace)
         results = [getattr(pipeline, stage)() for stage in STAGES]

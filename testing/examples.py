@@ -25,5 +25,7 @@ def load_profile() -> str:
 
 
 def examples(usual: int) -> int:
-    """Return the examples of a property that is worth more or fewer than usual, as the profile has it."""
+    """Return the examples of a property that is worth more or fewer than usual, as the profile has
+    it.
+    """
     return max(1, usual * settings.default.max_examples // USUAL)

@@ -1,4 +1,6 @@
-"""What every test shares: how many examples, on how many cores, in which order, and the folder of public corpora."""
+"""What every test shares: how many examples, on how many cores, in which order, and the folder of
+public corpora.
+"""
 
 from __future__ import annotations
 

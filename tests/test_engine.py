@@ -1,4 +1,6 @@
-"""The engine: the same call gives the same bytes, in any process, and seldom asks for more than it shows."""
+"""The engine: the same call gives the same bytes, in any process, and seldom asks for more than it
+shows.
+"""
 
 from __future__ import annotations
 
@@ -275,7 +277,9 @@ def test_the_first_call_after_an_event_already_sees_it(tmp_path: Path):
 
 
 def test_a_denied_item_leads_to_no_other_and_is_named_nowhere(tmp_path: Path):
-    """What loads always but may not be seen must not bring its neighbours, nor be named as their parent."""
+    """What loads always but may not be seen must not bring its neighbours, nor be named as their
+    parent.
+    """
     items = [
         make_item(
             "closed",

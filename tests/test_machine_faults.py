@@ -1,4 +1,6 @@
-"""What the machine refuses is a typed error, and a built project serves from where nothing can be written."""
+"""What the machine refuses is a typed error, and a built project serves from where nothing can be
+written.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ NOBODY = 65_534
 
 @cache
 def load_everything() -> None:
-    """Import what commands import when they run: another user may not be able to read the interpreter's own files."""
+    """Import what commands import when they run: another user may not be able to read the
+    interpreter's own files.
+    """
     for module in pkgutil.walk_packages(ctx_pipeline.__path__, "ctx_pipeline."):
         if not any(part in module.name for part in (".versions", ".schema", "policy_cedar")):
             import_module(module.name)
@@ -209,7 +213,8 @@ def raised(error: BaseException) -> CtxError | None:
         OSError(errno.ENOSPC, "No space left on device"),
         OSError(errno.EDQUOT, "Disk quota exceeded"),
         RuntimeError(
-            "lance error: LanceError(IO): Generic LocalFileSystem error: No space left (os error 28)"
+            "lance error: LanceError(IO): Generic LocalFileSystem error: No space left (os error "
+            "28)"
         ),
         ValueError("An IO error occurred: 'No space left on device (os error 28)'"),
         OSError("[Errno 28] Error writing bytes to file"),

@@ -1,4 +1,6 @@
-"""What was retired, revoked or quarantined stays so when its ledger is lost: nothing is served beside another one."""
+"""What was retired, revoked or quarantined stays so when its ledger is lost: nothing is served
+beside another one.
+"""
 
 from __future__ import annotations
 

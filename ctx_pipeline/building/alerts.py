@@ -1,4 +1,5 @@
-"""Failed runs, where an operator finds them: a line in `.ctx/alerts.jsonl`, and a call to the project's webhook.
+"""Failed runs, where an operator finds them: a line in `.ctx/alerts.jsonl`, and a call to the
+project's webhook.
 
 An alert names ids, classes and codes. It never holds what a source, an agent or an error text said.
 """
@@ -35,7 +36,9 @@ class Alert:
     run_id: str
     job: str
     assets: tuple[str, ...]
-    """Assets whose step failed, at most `MAX_ASSETS`; empty when the run failed before or between steps."""
+    """Assets whose step failed, at most `MAX_ASSETS`; empty when the run failed before or between
+    steps.
+    """
     error: str
     """Class of the first error."""
     code: str
@@ -52,10 +55,11 @@ class Alert:
 
 
 def raise_alert(home: Path, alert: Alert, webhook: SecretStr | None = None) -> bool:
-    """Write an alert down, log it and send it; a run that has one already changes nothing and gives False.
+    """Write an alert down, log it and send it; a run that has one already changes nothing and gives
+    False.
 
-    It never takes the place of the failure it tells of: a file that cannot be written, or a webhook that does not
-    answer, is logged.
+    It never takes the place of the failure it tells of: a file that cannot be written, or a webhook
+    that does not answer, is logged.
     """
     log = get_logger()
     try:
@@ -75,7 +79,9 @@ def newest_alerts(home: Path, limit: int = 5) -> tuple[Alert, ...]:
 
 
 def alerts_problem(home: Path) -> str:
-    """Return why alerts can be neither read nor written, as the class of the error; empty when they can."""
+    """Return why alerts can be neither read nor written, as the class of the error; empty when they
+    can.
+    """
     try:
         _tail(home / ".ctx" / FILE)
     except OSError as refused:

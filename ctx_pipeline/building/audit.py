@@ -1,4 +1,5 @@
-"""Look at what a build has staged, before it is served, by ways of its own: what one code wrote, another one counts.
+"""Look at what a build has staged, before it is served, by ways of its own: what one code wrote,
+another one counts.
 
 Each function is pure over Arrow tables and returns a `Finding`.
 """
@@ -36,7 +37,8 @@ SAMPLES = 5
 VECTOR_ROWS = 64
 """Vectors compared with those of the store."""
 LABEL_ROWS = 24
-"""Rows whose label is compared with their item; reading one takes some 5 ms in a store of 100,000."""
+"""Rows whose label is compared with their item; reading one takes some 5 ms in a store of 100,000.
+"""
 TOKEN_ROWS = 96
 """Rows whose tokens are counted again, in every vocabulary and rendition."""
 UNIT_TOLERANCE = 1e-3
@@ -185,9 +187,11 @@ def vectors_are_of_one_model(
     stored: Callable[[Ints], NDArray[np.float32]],
     seed: int,
 ) -> Finding:
-    """Vectors have the model's length, are finite and of length 1, and are the store's own for their item.
+    """Vectors have the model's length, are finite and of length 1, and are the store's own for
+    their item.
 
-    `stored` returns the store's vectors of some rows. A vector of zeros is that of a blank text: similar to nothing.
+    `stored` returns the store's vectors of some rows. A vector of zeros is that of a blank text:
+    similar to nothing.
     """
     keys = version_keys(discovered).combine_chunks()
     column = vectors.column("vector").combine_chunks()
@@ -230,7 +234,9 @@ def sample_rows(rows: int, size: int, seed: int) -> Ints:
 
 
 def every_row_has_a_scope(discovered: pa.Table, filtered: pa.Table) -> Finding:
-    """Every row has a tenant, a grant and a sensitivity; without them nobody sees it, which is safe."""
+    """Every row has a tenant, a grant and a sensitivity; without them nobody sees it, which is
+    safe.
+    """
     labels = labels_of(filtered)
     closed = np.array(
         [not (x.tenant and (x.principals or x.groups) and x.sensitivity) for x in labels], np.bool_
@@ -254,7 +260,9 @@ def withdrawn_rows_stay_out(
     entries: Sequence[OverlayEntry],
     sources: Sequence[str],
 ) -> Finding:
-    """A row is retired, set aside or forgotten exactly when the overlay's last word, or the settings, say so."""
+    """A row is retired, set aside or forgotten exactly when the overlay's last word, or the
+    settings, say so.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -288,7 +296,9 @@ def withdrawn_rows_stay_out(
 def _last_words(
     discovered: pa.Table, keys: Any, entries: Sequence[OverlayEntry]
 ) -> tuple[Flags, NDArray[np.uint8]]:
-    """Return whether each row is retired, and its state, from the last entry about it or its whole item."""
+    """Return whether each row is retired, and its state, from the last entry about it or its whole
+    item.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -328,7 +338,8 @@ def _last_words(
 def only_current_versions_are_live(
     discovered: pa.Table, filtered: pa.Table, recorded: Recorded, now: int
 ) -> Finding:
-    """Of each item one version is live at `now` (microseconds), the newest that has begun; equal ones may be several.
+    """Of each item one version is live at `now` (microseconds), the newest that has begun; equal
+    ones may be several.
 
     Declared versions are compared as numbers, others by the order in which they were recorded.
     """
@@ -371,7 +382,9 @@ class _Version:
     start: int
 
     def ties(self, other: _Version) -> bool:
-        """Two declared versions of one number (`2` and `v2.0`) and beginning conflict: both are live."""
+        """Two declared versions of one number (`2` and `v2.0`) and beginning conflict: both are
+        live.
+        """
         mine, its = _declared(self.text), _declared(other.text)
         if (
             mine is None
@@ -421,7 +434,8 @@ def labels_are_within_scope(
     read: Callable[[str, str, str], ContextItem | None],
     seed: int,
 ) -> Finding:
-    """No sampled row is open to anybody to whom its item is closed. `read` returns an item version of the store.
+    """No sampled row is open to anybody to whom its item is closed. `read` returns an item version
+    of the store.
 
     The sample has a row of as many labels as fit into half of it, and others by chance.
     """
@@ -469,10 +483,11 @@ def _own_scope(item: ContextItem) -> ScopeLabel:
 def authority_is_within_policy(
     discovered: pa.Table, ranked: pa.Table, recorded: Recorded, sources: Sequence[SourceConfig]
 ) -> Finding:
-    """Authority is 0 to 100, which blocks, and the newest rows have no more than their source's, which warns.
+    """Authority is 0 to 100, which blocks, and the newest rows have no more than their source's,
+    which warns.
 
-    A source whose authority was lowered keeps its old items until it is read again. A verified memory may have
-    `VERIFIED_MEMORY_AUTHORITY`.
+    A source whose authority was lowered keeps its old items until it is read again. A verified
+    memory may have `VERIFIED_MEMORY_AUTHORITY`.
     """
     import pyarrow.compute as pc
 
@@ -510,7 +525,9 @@ def token_counts_are_exact(
     count: Callable[[str, str], int],
     seed: int,
 ) -> Finding:
-    """Sampled counts are what the tokenizer says of the rendition. `count` counts a text in an encoding."""
+    """Sampled counts are what the tokenizer says of the rendition. `count` counts a text in an
+    encoding.
+    """
     import pyarrow as pa
 
     rows = sample_rows(discovered.num_rows, TOKEN_ROWS, seed)

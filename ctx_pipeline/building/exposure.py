@@ -1,7 +1,9 @@
-"""How often each item was shown, left out and cited: finished days from their files, the rest counted now.
+"""How often each item was shown, left out and cited: finished days from their files, the rest
+counted now.
 
-`.ctx/derived/exposure/<day>.arrow` holds one UTC day. A day to which something was added after it was written (a call
-with a clock in the past, a late report of cited items) is counted from the record until it is written again.
+`.ctx/derived/exposure/<day>.arrow` holds one UTC day. A day to which something was added after it
+was written (a call with a clock in the past, a late report of cited items) is counted from the
+record until it is written again.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def day_file(derived: Path, day: date) -> Path:
 
 
 def roll_up_day(derived: Path, ledger: Ledger, day: date) -> DayExposure:
-    """Write what the snapshots of one UTC day showed, whole or not at all; doing it again replaces it."""
+    """Write what the snapshots of one UTC day showed, whole or not at all; doing it again replaces
+    it.
+    """
     import pyarrow as pa
 
     # The mark first: what is added while we count makes it old, and the day is then counted anew.
@@ -87,7 +91,9 @@ def first_day(derived: Path, ledger: Ledger) -> date | None:
 
 
 def write_totals(derived: Path, ledger: Ledger) -> tuple[int, str, int]:
-    """Write the sum of all days; return its rows, its SHA-256 and how many days came from their files."""
+    """Write the sum of all days; return its rows, its SHA-256 and how many days came from their
+    files.
+    """
     marks = ledger.day_marks()
     finished = _finished(derived, marks)
     table = batch(_sum(ledger, marks, finished)).replace_schema_metadata(
@@ -139,7 +145,9 @@ def _read(file: Path) -> pa.Table | None:
 
 
 def _finished(derived: Path, marks: Mapping[date, DayMark]) -> dict[date, pa.Table]:
-    """Return the days whose file holds all there is of them. What was pruned since lives on in its file."""
+    """Return the days whose file holds all there is of them. What was pruned since lives on in its
+    file.
+    """
     found: dict[date, pa.Table] = {}
     for day in _files(derived):
         table = _read(day_file(derived, day))

@@ -1,4 +1,6 @@
-"""What a build is made from: the record so far, the embedder, and the settings that change what is written."""
+"""What a build is made from: the record so far, the embedder, and the settings that change what is
+written.
+"""
 
 from __future__ import annotations
 

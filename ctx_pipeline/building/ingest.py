@@ -1,4 +1,6 @@
-"""Bring a source's items into the store: only what changed is written, and nothing is lost to a bad file."""
+"""Bring a source's items into the store: only what changed is written, and nothing is lost to a bad
+file.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +49,12 @@ def refresh(
 ) -> SourceReport:
     """Store what is new in a reading, retire what the source no longer has, and report every file.
 
-    A source that lost more than it plausibly would (`max_shrink`), or could not be read at all, retires nothing until
-    `confirmed_by` names the person who says that it is right. The store's append is the commit point; the overlay and
-    the lifecycle events follow and are repeated safely by the next refresh. One writer at a time; readers are never
-    blocked. `record` is what was known before the source was read; `remember` is told what each unit of it says,
-    as it is stored now. `ceiling`, for a source whose grants have changed, narrows what stays without having been read
+    A source that lost more than it plausibly would (`max_shrink`), or could not be read at all,
+    retires nothing until `confirmed_by` names the person who says that it is right. The store's
+    append is the commit point; the overlay and the lifecycle events follow and are repeated safely
+    by the next refresh. One writer at a time; readers are never blocked. `record` is what was known
+    before the source was read; `remember` is told what each unit of it says, as it is stored now.
+    `ceiling`, for a source whose grants have changed, narrows what stays without having been read
     under the new ones.
     """
     with store.writer():
@@ -115,10 +118,11 @@ def apply_changes(
     overtaken: Sequence[tuple[ItemKey, datetime]] = (),
     confirmed_by: str | None = None,
 ) -> None:
-    """Tell the ledger what a source no longer has and what it has again; every reader sees it from here on.
+    """Tell the ledger what a source no longer has and what it has again; every reader sees it from
+    here on.
 
-    What an item that is there again had been before stays hidden until its new version is built: it is said to be
-    superseded in the same step.
+    What an item that is there again had been before stays hidden until its new version is built: it
+    is said to be superseded in the same step.
     """
     gone, back = "the source no longer has it", "the source has it again"
     if confirmed_by is not None:
@@ -169,7 +173,9 @@ def _superseded(
 
 
 def still_stored(known: KnownItem, record: Record) -> bool:
-    """Return whether an item is stored as it was when its unit was read last, and nothing newer of it."""
+    """Return whether an item is stored as it was when its unit was read last, and nothing newer of
+    it.
+    """
     last = newest(known.version, record.stored.get(known.key, ()))
     return last is not None and (last.version, last.seq, last.content_hash) == (
         known.version,
@@ -181,7 +187,9 @@ def still_stored(known: KnownItem, record: Record) -> bool:
 def _known_units(
     reading: SourceReading, record: Record, rows: Sequence[StoredItem]
 ) -> dict[bytes, tuple[KnownItem, ...]]:
-    """Return what each unit says as it is stored now; a unit that says something refused is left out."""
+    """Return what each unit says as it is stored now; a unit that says something refused is left
+    out.
+    """
     fresh = {(row.tenant, row.item_id, row.version): row.seq for row in rows}
     units: dict[bytes, tuple[KnownItem, ...]] = {}
     for unit, said in reading.units.items():

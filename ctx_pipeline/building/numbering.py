@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def numbered_rows(
     items: Sequence[ContextItem], ledger: Ledger, last: int, now: datetime
 ) -> list[StoredItem]:
-    """Return the rows of item versions under numbers of the ledger; several of one item in version order.
+    """Return the rows of item versions under numbers of the ledger; several of one item in version
+    order.
 
     Raises:
         Corrupt: the ledger is older than the store, whose last number is `last` (`ledger_behind`).
@@ -32,7 +33,8 @@ def numbered_rows(
     first = ledger.reserve(len(ordered))
     if first <= last:
         raise Corrupt(
-            f"the ledger is older than the item store: it gives number {first}, the store already has {last}",
+            f"the ledger is older than the item store: it gives number {first}, the store already "
+            f"has {last}",
             where=".ctx/state",
             fix="restore .ctx/state from a backup as a whole; ledger and store belong together",
             code="ledger_behind",
@@ -57,7 +59,8 @@ def _in_chain_order(items: Sequence[ContextItem]) -> list[ContextItem]:
 def finish_log(store: Store, ledger: Ledger) -> None:
     """Log the beginning of stored versions that a killed process has stored and not logged.
 
-    Call it holding the store's writer lock, before anything is appended: then only the last rows can lack it.
+    Call it holding the store's writer lock, before anything is appended: then only the last rows
+    can lack it.
     """
     import pyarrow.compute as pc
 

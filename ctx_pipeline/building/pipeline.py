@@ -1,4 +1,5 @@
-"""The library halves of the stage assets: each writes one part that serving reads, the last one publishes them.
+"""The library halves of the stage assets: each writes one part that serving reads, the last one
+publishes them.
 
 Every method can be called alone, in any process, in the order of the graph.
 """
@@ -47,7 +48,9 @@ def ignore_progress(step: str, done: int, total: int) -> None:
 
 
 class Pipeline:
-    """The stages' batch halves over one workspace. In one process they share what the first of them read."""
+    """The stages' batch halves over one workspace. In one process they share what the first of them
+    read.
+    """
 
     def __init__(self, workspace: Workspace, *, progress: Progress = ignore_progress) -> None:
         self.workspace = workspace
@@ -55,7 +58,9 @@ class Pipeline:
         self.embedded = 0
         """Texts embedded by this object."""
         self._started: Generation | None = None
-        """What the build that this object has begun is made from; what changes meanwhile is left to the next one."""
+        """What the build that this object has begun is made from; what changes meanwhile is left to
+        the next one.
+        """
         self._read: _Read | None = None
 
     @property
@@ -95,7 +100,9 @@ class Pipeline:
         return build.result("discovered", {"embedded": embedded, "embedder": model.name})
 
     def filtered_items(self) -> StageResult:
-        """Write the visibility labels and times of every row, and the lists of rows that each word is in."""
+        """Write the visibility labels and times of every row, and the lists of rows that each word
+        is in.
+        """
         from ctx_pipeline.building.not_replaced import not_replaced
         from ctx_pipeline.index.lexical import (
             LEXICAL_PARTS,
@@ -133,7 +140,9 @@ class Pipeline:
         )
 
     def ranked_items(self) -> StageResult:
-        """Write the ranking features that no request changes, and which claims contradict each other."""
+        """Write the ranking features that no request changes, and which claims contradict each
+        other.
+        """
         from ctx_pipeline.stages.rank import batch as rank
         from ctx_pipeline.stages.rank import conflicts, duplicates
 
@@ -333,7 +342,9 @@ class _Build:
         return memo.take([row.item_hash for row in self.rows], compute)
 
     def blocks(self, make: Callable[[Sequence[ContextItem]], pa.Table]) -> pa.Table:
-        """Return the renditions of all rows, every tool under its own name; `make` returns those of items."""
+        """Return the renditions of all rows, every tool under its own name; `make` returns those of
+        items.
+        """
         return self.derived("transformed", RENDITION_VERSION, lambda rows: make(self.items(rows)))
 
     def has(self, *parts: str) -> bool:

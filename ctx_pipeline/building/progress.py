@@ -1,4 +1,6 @@
-"""How far a build is, on stderr: a bar on a terminal, plain lines elsewhere, nothing when nobody asked."""
+"""How far a build is, on stderr: a bar on a terminal, plain lines elsewhere, nothing when nobody
+asked.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ def refresh_source(
     source, tenant = workspace.source(name), workspace.config.project.tenant
     store, ledger, now = workspace.store, workspace.ledger, workspace.clock()
     file = UnitFile(workspace.layout.derived, source, tenant=tenant)
-    # What is published between the reading and the storing would be taken back by what was read before.
+    # What is published between the reading and the storing would be taken back by what was read
+    # before.
     with store.writer() if source.kind in READ_AS_WRITER else nullcontext():
         record = read_record(name, store, ledger)
         if reading is None:

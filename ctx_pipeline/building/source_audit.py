@@ -1,4 +1,6 @@
-"""Look at how a source has changed since it was last read: columns, types, what tools take, and how much."""
+"""Look at how a source has changed since it was last read: columns, types, what tools take, and how
+much.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from ctx_pipeline.ledger import Ledger
 
 MAX_COMPARED = 200
-"""Changed tables and tools whose definitions are compared in one reading; the counts say how many there were."""
+"""Changed tables and tools whose definitions are compared in one reading; the counts say how many
+there were.
+"""
 NAMED = 50
 """Tables, columns and tools that a finding names."""
 FEW_READINGS = 3
@@ -44,10 +48,11 @@ class _Change:
 
 
 def schema_is_stable(store: Store, source: str, before: int) -> Finding:
-    """No table of a source lost a column or changed a type, and calls of its tools that were right still are.
+    """No table of a source lost a column or changed a type, and calls of its tools that were right
+    still are.
 
-    `before` is the store's last sequence before the reading: what was recorded after it is compared with what came
-    last until then. Whole tables that are gone are for `nothing_vanished`.
+    `before` is the store's last sequence before the reading: what was recorded after it is compared
+    with what came last until then. Whole tables that are gone are for `nothing_vanished`.
     """
     changes, names = _changed_definitions(store, source, before)
     lost: list[str] = []
@@ -74,7 +79,9 @@ def schema_is_stable(store: Store, source: str, before: int) -> Finding:
 def _changed_definitions(
     store: Store, source: str, before: int
 ) -> tuple[list[_Change], dict[tuple[str, str], list[str]]]:
-    """Return the tables and tools with another content than before, and the column names of every table."""
+    """Return the tables and tools with another content than before, and the column names of every
+    table.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -106,7 +113,9 @@ def _changed_definitions(
 
 
 def _parents(item_id: str) -> Iterator[tuple[str, str]]:
-    """Yield what an id may be a column of: `schema:db/orders.id` may be the column `id` of `schema:db/orders`."""
+    """Yield what an id may be a column of: `schema:db/orders.id` may be the column `id` of
+    `schema:db/orders`.
+    """
     if item_id.startswith(f"{ItemKind.SCHEMA.value}:"):
         first = item_id.find("/")
         yield from (
@@ -146,7 +155,9 @@ def _broken_calls(tool: str, old: str, new: str) -> Iterator[str]:
 
 
 def live_tools(source: str, store: Store, ledger: Ledger) -> tuple[LintTool, ...]:
-    """Return the tools of a source that are in use now, by item id; a server that they do not name is the source."""
+    """Return the tools of a source that are in use now, by item id; a server that they do not name
+    is the source.
+    """
     record = read_record(source, store, ledger)
     newest = {
         key: max(_in_force(record, key), key=lambda version: version.seq).seq
@@ -164,7 +175,9 @@ def live_tools(source: str, store: Store, ledger: Ledger) -> tuple[LintTool, ...
 
 
 def _in_force(record: Record, key: tuple[str, str]) -> Sequence[Stored]:
-    """Return the versions of an item that nothing has replaced or withdrawn; all of them where that leaves none."""
+    """Return the versions of an item that nothing has replaced or withdrawn; all of them where that
+    leaves none.
+    """
     versions = record.stored[key]
     patches = [record.patches.get((*key, version.version)) for version in versions]
     kept = [
@@ -177,7 +190,9 @@ def _in_force(record: Record, key: tuple[str, str]) -> Sequence[Stored]:
 
 
 def tools_are_sound(tools: Sequence[LintTool]) -> Finding:
-    """No tool's definition has an error that `ctx tools lint` finds. Samples name tools and codes, errors first."""
+    """No tool's definition has an error that `ctx tools lint` finds. Samples name tools and codes,
+    errors first.
+    """
     found = lint(tools)
     errors, warnings = (
         sum(finding.severity == level for finding in found) for level in ("error", "warn")
@@ -204,7 +219,8 @@ def tool_texts_are_stable(drift: ToolDrift) -> Finding:
 def volume_is_usual(changed: int, items: int, past: Sequence[int]) -> Finding:
     """A reading has not added and lost far more items than the readings before.
 
-    `changed` counts both, `items` is what the source has now, and `past` are the changes of earlier readings.
+    `changed` counts both, `items` is what the source has now, and `past` are the changes of earlier
+    readings.
     """
     usual = median(past) if past else 0
     large = changed >= FEW_ITEMS and changed > SMALL_SHARE * items

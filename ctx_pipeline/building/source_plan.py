@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 from ctx_pipeline.building.source_record import Key, Record, Stored, is_forgotten, is_retired
 
 STRICT_VERSIONS = frozenset({ItemKind.METRIC})
-"""Kinds whose meaning may not change under one declared version; for others the content hash is appended to it."""
+"""Kinds whose meaning may not change under one declared version; for others the content hash is
+appended to it.
+"""
 
 
 class Said(NamedTuple):
@@ -50,7 +52,8 @@ class Changes:
     """Items, or single versions of items, that the source no longer has."""
     restored: tuple[ItemKey, ...]
     overtaken: tuple[tuple[ItemKey, datetime], ...]
-    """Versions that come back with their item although a later one counts, and from when it does."""
+    """Versions that come back with their item although a later one counts, and from when it does.
+    """
     errors: tuple[FileError, ...]
     withheld: tuple[ItemKey, ...] = ()
     """What the source seems to have lost, and is served until a person confirms it."""
@@ -85,11 +88,13 @@ def plan_changes(
 ) -> Changes:
     """Compare a reading with what is stored. Pure.
 
-    `kept` are items that may not be retired now, because the file they came from could not be read. `facts_of` returns
-    the `facts_hash` of a stored row by its sequence. `confirmed`: what seems lost is lost.
+    `kept` are items that may not be retired now, because the file they came from could not be read.
+    `facts_of` returns the `facts_hash` of a stored row by its sequence. `confirmed`: what seems
+    lost is lost.
     """
     found = _compare(reading, record, facts_of)
-    # Nothing read and nothing but errors: then it is not the files with errors alone that may still be there.
+    # Nothing read and nothing but errors: then it is not the files with errors alone that may still
+    # be there.
     unread = not reading.count and bool(reading.errors)
     withdrawn = _withdrawn(record, found.said, frozenset() if unread else kept, now)
     withheld: tuple[ItemKey, ...] = ()
@@ -169,7 +174,9 @@ def _went_before(record: Record, key: ItemKey) -> bool:
 def _back_again(
     record: Record, key: Key, version: str, known: Sequence[ItemKey]
 ) -> Iterator[ItemKey]:
-    """Yield what the source has again: the item, or this version of it, unless a person has retired it."""
+    """Yield what the source has again: the item, or this version of it, unless a person has retired
+    it.
+    """
     if (*key, None) in record.held:
         return
     for each in ((*key, None), (*key, version)):
@@ -208,7 +215,8 @@ def _source_shrank(source: SourceConfig, lost: int, live: int, *, withheld: int)
         path=mask_url(source.path or source.name),
         code=FileCode.SOURCE_SHRANK,
         message=(
-            f"{lost} of {live} items of source {source.name!r} are not there any more; they are served until somebody "
+            f"{lost} of {live} items of source {source.name!r} are not there any more; they are "
+            "served until somebody "
             f"confirms it: ctx retire --source {source.name}"
         ),
         items=withheld,
@@ -236,7 +244,9 @@ def _failed_items(
 
 
 def versioned(item: ContextItem, versions: Sequence[Stored]) -> ContextItem | None:
-    """Return the item under a version that is its own; None when that would change a meaning under one version."""
+    """Return the item under a version that is its own; None when that would change a meaning under
+    one version.
+    """
     same = next((entry for entry in versions if entry.version == item.version), None)
     if same is None or same.content_hash == item.content_hash:
         return item
@@ -248,8 +258,9 @@ def versioned(item: ContextItem, versions: Sequence[Stored]) -> ContextItem | No
 def newest(version: str, versions: Sequence[Stored]) -> Stored | None:
     """Return the stored version that counts as the newest one beside `version`.
 
-    A declared version is stored once; one that is a content hash counts only as the newest. A declared version whose
-    content went to another one and back is stored again, so that it is the newest.
+    A declared version is stored once; one that is a content hash counts only as the newest. A
+    declared version whose content went to another one and back is stored again, so that it is the
+    newest.
     """
     if all(declared_version(entry.version) is not None for entry in versions):
         declared = version.partition("+")[0]
@@ -282,7 +293,9 @@ def facts_hash(item: ContextItem) -> str:
 def _facts_reader(
     store: Store, reading: SourceReading, stored: Mapping[Key, Sequence[Stored]]
 ) -> Callable[[int], str]:
-    """Return what reads the stored rows with the same content as the reading's items, when it is first asked."""
+    """Return what reads the stored rows with the same content as the reading's items, when it is
+    first asked.
+    """
     known: dict[int, str] = {}
 
     def facts_of(seq: int) -> str:
@@ -307,7 +320,8 @@ def _withdrawn(
     withdrawn: list[ItemKey] = []
     for key, versions in record.stored.items():
         if key in seen:
-            # Restoring the item restores all its versions, so what was withdrawn before is withdrawn anew.
+            # Restoring the item restores all its versions, so what was withdrawn before is
+            # withdrawn anew.
             returns = is_retired(record.patches, (*key, None)) and (*key, None) not in record.held
             withdrawn.extend(
                 _taken_back(key, versions, seen[key], {} if returns else record.patches, now)
@@ -317,7 +331,8 @@ def _withdrawn(
             and (*key, None) not in record.gone
             and not is_forgotten(record.patches, key, "")
         ):
-            # Also what a person has retired: taking that back must not bring back what the source has dropped.
+            # Also what a person has retired: taking that back must not bring back what the source
+            # has dropped.
             withdrawn.append((*key, None))
     return withdrawn
 
@@ -329,7 +344,8 @@ def _taken_back(
     patches: dict[ItemKey, Patch],
     now: datetime,
 ) -> list[ItemKey]:
-    """Return declared versions that the source dropped although none that it has, and that has begun, follows them.
+    """Return declared versions that the source dropped although none that it has, and that has
+    begun, follows them.
 
     Where all that it has is still to begin, the version before stays until then.
     """
@@ -351,7 +367,9 @@ def _taken_back(
 
 
 def _current_again(seen: Mapping[Key, Sequence[Said]], record: Record) -> list[ItemKey]:
-    """Return versions that the overlay counts as replaced by later ones that the source does not have any more."""
+    """Return versions that the overlay counts as replaced by later ones that the source does not
+    have any more.
+    """
     found: list[ItemKey] = []
     for key, said in seen.items():
         order = chain_order([(each.version, each.valid_from, at) for at, each in enumerate(said)])
@@ -371,7 +389,9 @@ def _overtaken(
     record: Record,
     now: datetime,
 ) -> Iterator[tuple[ItemKey, datetime]]:
-    """Yield the stored versions of items that are there again which a version that the source has now follows."""
+    """Yield the stored versions of items that are there again which a version that the source has
+    now follows.
+    """
     out = set(withdrawn)
     for key in (key[:2] for key in restored if key[2] is None):
         said = seen[key]

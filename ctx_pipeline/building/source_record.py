@@ -1,4 +1,6 @@
-"""What is known of a source before it is read: what it said before, and what has happened to that since."""
+"""What is known of a source before it is read: what it said before, and what has happened to that
+since.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is known of a source before it is read: its stored versions, and what has happened to them since."""
+    """What is known of a source before it is read: its stored versions, and what has happened to
+    them since.
+    """
 
     stored: dict[Key, list[Stored]]
     patches: dict[ItemKey, Patch]
@@ -57,7 +61,9 @@ class Record:
 
 
 def read_record(source: str, store: Store, ledger: Ledger | None) -> Record:
-    """Return what is known of a source, one that `ctx.toml` no longer names too; `ledger` None: there is none yet."""
+    """Return what is known of a source, one that `ctx.toml` no longer names too; `ledger` None:
+    there is none yet.
+    """
     at = (store.max_seq(), 0 if ledger is None else ledger.overlay_sequence())
     entries = () if ledger is None else ledger.overlay_since(0)
     return Record(

@@ -1,4 +1,6 @@
-"""Audit what a stage of a build has just written, before it is served: gathers what the checks compare."""
+"""Audit what a stage of a build has just written, before it is served: gathers what the checks
+compare.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ class StageResult:
 
 
 def live_rows(filtered: pa.Table, now: int) -> int:
-    """Return how many rows are valid at `now` (microseconds): not superseded, retired, expired or set aside."""
+    """Return how many rows are valid at `now` (microseconds): not superseded, retired, expired or
+    set aside.
+    """
     import pyarrow.compute as pc
 
     rules = (
@@ -60,7 +62,8 @@ def without_content(row: Mapping[str, Any], label: ScopeLabel) -> dict[str, Any]
 def shown_id(item_id: str, label: ScopeLabel) -> str:
     """Return an item's id as logs show it, which people read who may not read the item.
 
-    An id is the name of a file, a tool, a table. It is shown where everybody of a tenant may know it, else its hash.
+    An id is the name of a file, a tool, a table. It is shown where everybody of a tenant may know
+    it, else its hash.
     """
     is_open = EVERYONE in label.groups and label.sensitivity in (
         Sensitivity.PUBLIC,

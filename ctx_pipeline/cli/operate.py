@@ -60,8 +60,9 @@ def retire(
 ) -> None:
     """Take an item out at once, or confirm what a source has lost.
 
-    It is hidden from the next request on, before any rebuild, and stays in the record. An item that a person retired
-    comes back with --undo alone; one that its source lost comes back with its source.
+    It is hidden from the next request on, before any rebuild, and stays in the record. An item that
+    a person retired comes back with --undo alone; one that its source lost comes back with its
+    source.
     """
     from ctx_pipeline.cli.tables import retire_view
 
@@ -163,8 +164,9 @@ def index_rollback(
 ) -> None:
     """Serve an artifact that was built before, and hold it.
 
-    Builds go on and keep what they make; it is served after `ctx index unpin`. What was retired, forgotten or revoked
-    since stays so. An artifact built under other settings, or one that shows what has been closed since, is refused.
+    Builds go on and keep what they make; it is served after `ctx index unpin`. What was retired,
+    forgotten or revoked since stays so. An artifact built under other settings, or one that shows
+    what has been closed since, is refused.
     """
     from ctx_pipeline.building.generation import current_generation
     from ctx_pipeline.cli.tables import index_change_view

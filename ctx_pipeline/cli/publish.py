@@ -153,7 +153,9 @@ def _counts(report: PublishReport) -> str:
 
 
 def _kind(change: DefinitionChange) -> str:
-    """Return what becomes of a definition, in words; one that goes back to an earlier version is not removed."""
+    """Return what becomes of a definition, in words; one that goes back to an earlier version is
+    not removed.
+    """
     return (
         TAKEN_BACK
         if change.change == "removed" and change.new_version is not None
@@ -200,7 +202,9 @@ def _table(changes: list[DefinitionChange]) -> Block:
 
 
 def _details(change: DefinitionChange) -> str:
-    """Return the difference of one definition and who is affected; nothing for one that nobody knows yet."""
+    """Return the difference of one definition and who is affected; nothing for one that nobody
+    knows yet.
+    """
     from ctx_pipeline.cli.views import cell
 
     lines = [f"  {cell(line)}" for line in change.diff.split("\n") if line]

@@ -1,4 +1,6 @@
-"""What every command shares: the flags that all have, the streams, and how an error leaves the process."""
+"""What every command shares: the flags that all have, the streams, and how an error leaves the
+process.
+"""
 
 from __future__ import annotations
 
@@ -123,14 +125,18 @@ class Run:
         return merged_identity(self.flags, project.config.identity_contract())
 
     def emit(self, document: Any) -> None:
-        """Print one JSON document; what nobody sees, and what a terminal would obey, stands there in escapes."""
+        """Print one JSON document; what nobody sees, and what a terminal would obey, stands there
+        in escapes.
+        """
         from ctx_pipeline.text import escape_unreadable
 
         text = json.dumps(plain(document), ensure_ascii=False, indent=2, allow_nan=False)
         self.out.write(escape_unreadable(text) + "\n")
 
     def exact(self, text: str) -> None:
-        """Print text byte for byte: UTF-8, no newline added or changed; on a terminal, without what it would obey."""
+        """Print text byte for byte: UTF-8, no newline added or changed; on a terminal, without what
+        it would obey.
+        """
         from ctx_pipeline.text import legible
 
         self.out.flush()
@@ -166,7 +172,9 @@ class Run:
         return line
 
     def progress(self) -> Callable[[str, int, int], None]:
-        """Return what tells, on stderr, how far something is: a line that grows on a terminal, else one line a step."""
+        """Return what tells, on stderr, how far something is: a line that grows on a terminal, else
+        one line a step.
+        """
         terminal = sys.stderr.isatty()
 
         def tell(stage: str, done: int, total: int) -> None:
@@ -226,8 +234,8 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as a command whose first argument is its `Run`.
 
-    The command gets `--home` and `--json`, and with `identity` the flags that say who asks. A `group` runs when it is
-    named without a command of its own, and hands its flags down.
+    The command gets `--home` and `--json`, and with `identity` the flags that say who asks. A
+    `group` runs when it is named without a command of its own, and hands its flags down.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -263,7 +271,9 @@ def _guarded(function: Callable[..., None], run: Run, given: Mapping[str, Any]) 
 
 
 def _run_of(context: typer.Context, given: dict[str, Any], *, identity: bool) -> Run:
-    """Take the common flags out of what was given; those before the command count where it has none."""
+    """Take the common flags out of what was given; those before the command count where it has
+    none.
+    """
     above: Run | None = context.obj
     home: str | None = given.pop("home")
     as_json: bool = given.pop("as_json")

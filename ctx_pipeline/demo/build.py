@@ -17,7 +17,9 @@ BUILT = Path(".ctx") / "demo-built.json"
 
 
 def build_demo(home: Path, build: Callable[[Path], object]) -> bool:
-    """Build the demo in `home` with `build`; return False where it is built and nothing has changed."""
+    """Build the demo in `home` with `build`; return False where it is built and nothing has
+    changed.
+    """
     noted = _noted(home)
     if noted is not None and noted == _state(home):
         return False

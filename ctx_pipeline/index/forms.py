@@ -21,7 +21,9 @@ _LATIN = re.compile(r"[^\W_]", re.ASCII)
 
 
 class Mention(NamedTuple):
-    """A name in a text: where it begins and ends in the normalised text, and the rows that go by it."""
+    """A name in a text: where it begins and ends in the normalised text, and the rows that go by
+    it.
+    """
 
     start: int
     end: int
@@ -29,7 +31,9 @@ class Mention(NamedTuple):
 
 
 def surface(text: str) -> str:
-    """Return a text as names are compared: case, width, and what stands between words make no difference."""
+    """Return a text as names are compared: case, width, and what stands between words make no
+    difference.
+    """
     return _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
@@ -50,8 +54,8 @@ class Forms:
     def mentions(self, tenant: str, text: str) -> Sequence[Mention]:
         """Return every name of a tenant's rows that a text has, those inside of others too.
 
-        In Latin script a name is whole words, or their plural with -s. Whoever asks may not know all of the rows:
-        drop those first, then prefer the longest.
+        In Latin script a name is whole words, or their plural with -s. Whoever asks may not know
+        all of the rows: drop those first, then prefer the longest.
         """
         known = self._map(tenant)
         if known is None:
@@ -87,7 +91,9 @@ class Forms:
 
 
 def _not_empty(lists: Any) -> list[int]:
-    """Return which lists of a column hold something: by its offsets, as pyarrow.compute takes 30 ms to load."""
+    """Return which lists of a column hold something: by its offsets, as pyarrow.compute takes 30 ms
+    to load.
+    """
     import numpy as np
 
     lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in lists.chunks]

@@ -1,8 +1,9 @@
-"""The artifacts that are kept, and going back to one of them: the pointer moves, and stays until it is let go.
+"""The artifacts that are kept, and going back to one of them: the pointer moves, and stays until it
+is let go.
 
-A pin lies in the pointer itself, so that both change in one step. Builds go on and note what they made; the overlay
-after the pinned artifact still counts, and what has been closed since is not opened again: a pin ends with the build
-that finds such a thing.
+A pin lies in the pointer itself, so that both change in one step. Builds go on and note what they
+made; the overlay after the pinned artifact still counts, and what has been closed since is not
+opened again: a pin ends with the build that finds such a thing.
 """
 
 from __future__ import annotations
@@ -128,7 +129,9 @@ def published_generation(layout: Layout) -> Generation | None:
 
 
 def built_generation(layout: Layout) -> Generation | None:
-    """Return what the newest build was made from: the one that is served, unless the index is pinned."""
+    """Return what the newest build was made from: the one that is served, unless the index is
+    pinned.
+    """
     pointer = read_pointer(layout)
     if pointer is None:
         return None
@@ -147,13 +150,13 @@ def roll_back(
 ) -> IndexChange:
     """Serve a kept artifact, by default the one built before the current one, until `unpin`.
 
-    `artifact` is its content hash or the beginning of it; the current one may be named, to hold it. `today` is what a
-    build started now would be made from.
+    `artifact` is its content hash or the beginning of it; the current one may be named, to hold it.
+    `today` is what a build started now would be made from.
 
     Raises:
-        NotFound: nothing is kept under that name (`no_artifact`).
-        InvalidRequest: several are (`ambiguous_artifact`).
-        Conflict: it was built under other settings or with another embedder (`other_settings`), or it shows what has
+        NotFound: nothing is kept under that name (`no_artifact`). InvalidRequest: several are
+        (`ambiguous_artifact`). Conflict: it was built under other settings or with another embedder
+        (`other_settings`), or it shows what has
             been closed since (`rights_changed`); rights never rewind.
         Corrupt: it is not what was written. In each case nothing has changed.
     """
@@ -220,7 +223,8 @@ def unpin(layout: Layout) -> IndexChange:
 
 
 def end_outdated_pin(layout: Layout, built: Generation, store: Store, at: datetime) -> str | None:
-    """Let go of the index when the pinned artifact shows more than is allowed today; return why, None when it stays.
+    """Let go of the index when the pinned artifact shows more than is allowed today; return why,
+    None when it stays.
 
     `built` is what the newest artifact, which is served then, was made from.
     """
@@ -239,7 +243,9 @@ def end_outdated_pin(layout: Layout, built: Generation, store: Store, at: dateti
 
 
 def closed_since(directory: Path, store: Store, at: datetime) -> int:
-    """Return how many items of an artifact were recorded anew since, for fewer people than it shows them to."""
+    """Return how many items of an artifact were recorded anew since, for fewer people than it shows
+    them to.
+    """
     manifest = _manifest(directory)
     names = read_table(directory / "discovered.arrow").select(["tenant", "item_id"])
     filtered = read_table(directory / "filtered.arrow")
@@ -326,7 +332,8 @@ def _check_settings(
     ):
         return
     raise Conflict(
-        "that artifact was built under other settings or grants, with another embedder, or in another format",
+        "that artifact was built under other settings or grants, with another embedder, or in "
+        "another format",
         where=f"artifact {manifest['content_hash'][:16]}",
         fix="restore the ctx.toml of its day, or choose an artifact that was built since; rights never rewind",
         code="other_settings",

@@ -243,7 +243,9 @@ class Store:
         return self._head[1]
 
     def _items_version(self) -> int:
-        """Return the version of the table of items; 0 for none. Every commit, of any process, raises it."""
+        """Return the version of the table of items; 0 for none. Every commit, of any process,
+        raises it.
+        """
         table = self._lance.open(_ITEMS)
         return 0 if table is None else reading(_ITEMS, lambda: table.version)
 

@@ -1,4 +1,6 @@
-"""What a project needs now and then: merge the store's fragments, drop what nothing reads, forget old snapshots."""
+"""What a project needs now and then: merge the store's fragments, drop what nothing reads, forget
+old snapshots.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,14 @@ class Upkeep:
     leftovers: int
     """Temporary files and folders of dead processes removed."""
     problem: str = ""
-    """Code of what keeps the published artifact from being known; then no artifact and no leftover was touched."""
+    """Code of what keeps the published artifact from being known; then no artifact and no leftover
+    was touched.
+    """
 
 
 def tidy(workspace: Workspace) -> Upkeep:
-    """Merge a fragmented store, remove old artifacts and what dead builds left. Call it holding the build lock.
+    """Merge a fragmented store, remove old artifacts and what dead builds left. Call it holding the
+    build lock.
 
     Raises:
         Unavailable: the store has another writer, or the disk is full.
@@ -56,7 +61,8 @@ def tidy(workspace: Workspace) -> Upkeep:
 
 
 def remove_leftovers(layout: Layout, now: datetime) -> int:
-    """Remove what builds left behind that ended before they were done; return how much. Needs the build lock.
+    """Remove what builds left behind that ended before they were done; return how much. Needs the
+    build lock.
 
     The staging folder of the newest unpublished build stays: the next build goes on from it.
     """
@@ -88,7 +94,9 @@ def remove_leftovers(layout: Layout, now: datetime) -> int:
 
 
 def forget_snapshots(workspace: Workspace, *, limit: int = PRUNED_SNAPSHOTS) -> int:
-    """Delete snapshots past `[retention] snapshots`, at most `limit`; return how many. 0 where no age is set."""
+    """Delete snapshots past `[retention] snapshots`, at most `limit`; return how many. 0 where no
+    age is set.
+    """
     age = workspace.config.retention.snapshots
     return (
         0 if age is None else workspace.ledger.prune_snapshots(workspace.clock() - age, limit=limit)

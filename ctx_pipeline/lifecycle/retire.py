@@ -1,6 +1,7 @@
 """Take items out at once, and bring them back: what a person decides, where a build only finds out.
 
-What is retired is hidden from every process with its next request, before any rebuild, and stays in the record.
+What is retired is hidden from every process with its next request, before any rebuild, and stays in
+the record.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ GONE = "the source no longer has it"
 def retire_source(
     workspace: Workspace, name: str, *, confirmed: bool = False, actor: str | None = None
 ) -> RetireReport:
-    """Retire what a source no longer has, after reading it once more; what it has that is new is stored as well.
+    """Retire what a source no longer has, after reading it once more; what it has that is new is
+    stored as well.
 
-    A source that cannot be read, or that `ctx.toml` no longer names, is taken to be gone as a whole. What comes back
-    into the source is restored by the next build.
+    A source that cannot be read, or that `ctx.toml` no longer names, is taken to be gone as a
+    whole. What comes back into the source is restored by the next build.
 
     Raises:
-        InvalidRequest: something would be retired and `confirmed` is false (`not_confirmed`); nothing was changed.
-        NotFound: there has never been a source of this name.
+        InvalidRequest: something would be retired and `confirmed` is false (`not_confirmed`);
+        nothing was changed. NotFound: there has never been a source of this name.
     """
     who = _actor(workspace, actor)
     record = read_record(name, workspace.store, workspace.ledger)

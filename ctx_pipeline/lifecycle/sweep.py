@@ -1,4 +1,6 @@
-"""Record in the lifecycle log what the published state no longer injects, why, and which snapshots had shown it."""
+"""Record in the lifecycle log what the published state no longer injects, why, and which snapshots
+had shown it.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,18 @@ STEPS: Mapping[Exclusion, Lifecycle] = {
     Exclusion.QUARANTINED: Lifecycle.QUARANTINED,
     Exclusion.FORGOTTEN: Lifecycle.FORGOTTEN,
     Exclusion.RETIRED: Lifecycle.RETIRED,
-    # The log has no word of its own for the end of a validity: it is age, as a source that was not read is.
+    # The log has no word of its own for the end of a validity: it is age, as a source that was not
+    # read is.
     Exclusion.EXPIRED: Lifecycle.STALE,
     Exclusion.SUPERSEDED: Lifecycle.SUPERSEDED,
     Exclusion.STALE: Lifecycle.STALE,
 }
-"""What the log says before `evicted`, for each reason that keeps an item version out of every pack."""
+"""What the log says before `evicted`, for each reason that keeps an item version out of every pack.
+"""
 GRAVE = frozenset({Exclusion.QUARANTINED, Exclusion.FORGOTTEN})
-"""Reasons that are news even of a version that had left for another reason: what it said was acted upon."""
+"""Reasons that are news even of a version that had left for another reason: what it said was acted
+upon.
+"""
 _ENDED = frozenset({*STEPS.values(), Lifecycle.EVICTED}) - {Lifecycle.FORGOTTEN}
 
 Key = tuple[str, str, str]
@@ -85,7 +91,9 @@ class _Finding:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Where a sweep stands. As long as `state` is the same, nothing changes before `until` but by the clock."""
+    """Where a sweep stands. As long as `state` is the same, nothing changes before `until` but by
+    the clock.
+    """
 
     state: str = ""
     until: int = ALWAYS
@@ -102,12 +110,14 @@ class _Log:
 def record_evictions(
     workspace: Workspace, *, cursor: str = "", limit: int = DEFAULT_LIMIT
 ) -> Sweep:
-    """Append the lifecycle events, and recall notices, of versions that the published state stopped injecting.
+    """Append the lifecycle events, and recall notices, of versions that the published state stopped
+    injecting.
 
-    Reasons are those of the visibility predicate that hold for every viewer: superseded, expired, retired,
-    quarantined, forgotten, and stale. What the policy lets in although it is stale is recorded as `stale` alone. What
-    is injected again is `restored`. Repeating a sweep, with or without its cursor, changes nothing, so a cursor that is
-    not one of this function counts as none; two at once record each event once.
+    Reasons are those of the visibility predicate that hold for every viewer: superseded, expired,
+    retired, quarantined, forgotten, and stale. What the policy lets in although it is stale is
+    recorded as `stale` alone. What is injected again is `restored`. Repeating a sweep, with or
+    without its cursor, changes nothing, so a cursor that is not one of this function counts as
+    none; two at once record each event once.
 
     Raises:
         Unavailable: the artifact has the format of another release.
@@ -171,7 +181,9 @@ def _state(workspace: Workspace, served: str) -> str:
 
 
 def _findings(workspace: Workspace, view: ServingView, now: int) -> tuple[list[_Finding], int]:
-    """Return every version whose log is behind, in order, and the next moment at which that may change."""
+    """Return every version whose log is behind, in order, and the next moment at which that may
+    change.
+    """
     import numpy as np
 
     lives = workspace.ledger.lives()
@@ -258,7 +270,9 @@ def _forgotten(
 
 
 def _steps(states: Sequence[Lifecycle], code: Exclusion, *, hard: bool = True) -> list[Lifecycle]:
-    """Return the steps that the log of a life lacks. A version leaves once; only a grave reason adds to that."""
+    """Return the steps that the log of a life lacks. A version leaves once; only a grave reason
+    adds to that.
+    """
     left = Lifecycle.EVICTED in states
     if left and code not in GRAVE:
         return []

@@ -1,4 +1,6 @@
-"""Build a context project: materialise its assets in this process, in the project's own Dagster instance."""
+"""Build a context project: materialise its assets in this process, in the project's own Dagster
+instance.
+"""
 
 # pyright: reportUnknownMemberType=false
 # Dagster's annotations leave type parameters out.
@@ -38,7 +40,9 @@ STATE = ".ctx"
 """Folder of everything that a build writes."""
 
 _BARE_KEY = re.compile(r'(?<![\w:"/*-])([\w-]+(?:/[\w*-]+)+)')
-"""An asset key without `key:"..."` around it, as in `sources/handbook+`; Dagster would read its `+` as one step."""
+"""An asset key without `key:"..."` around it, as in `sources/handbook+`; Dagster would read its `+`
+as one step.
+"""
 
 _IN_PROCESS_OVERRIDES: dict[str, object] = {
     # Capturing would send this process's own output through files and four helper processes.
@@ -60,15 +64,15 @@ def build(
 ) -> BuildReport:
     """Read the sources, bring the store up to date and publish the serving artifact.
 
-    What has not changed is not embedded again. A source that is in doubt (`source_shrank`) keeps what it had, and the
-    rest is published. `select` is a Dagster asset selection (`sources/handbook+`: that source
-    and everything built from it); None is everything. With `progress`, stderr shows how far it is. Errors of single
-    files are in the report.
+    What has not changed is not embedded again. A source that is in doubt (`source_shrank`) keeps
+    what it had, and the rest is published. `select` is a Dagster asset selection
+    (`sources/handbook+`: that source and everything built from it); None is everything. With
+    `progress`, stderr shows how far it is. Errors of single files are in the report.
 
     Raises:
-        ConfigError: there is no `ctx.toml`, or it is wrong.
-        InvalidRequest: the selection is not valid or selects nothing (`invalid_selection`).
-        Unavailable: another build runs for longer than `lock_seconds` (`build_busy`), something needed is missing, the
+        ConfigError: there is no `ctx.toml`, or it is wrong. InvalidRequest: the selection is not
+        valid or selects nothing (`invalid_selection`). Unavailable: another build runs for longer
+        than `lock_seconds` (`build_busy`), something needed is missing, the
             disk is full (`disk_full`), or the folder cannot be written (`cannot_write`).
         CtxError: what an asset raised.
         KeyboardInterrupt: Ctrl-C; what was written stays and the next build goes on from there.
@@ -144,7 +148,9 @@ def _failed_checks(result: dg.ExecuteInProcessResult) -> list[dg.AssetCheckEvalu
 
 
 def _only_sources_failed(result: dg.ExecuteInProcessResult, session: BuildSession) -> bool:
-    """Return whether a run failed, and by nothing but sources that could not be read or seem to have shrunk."""
+    """Return whether a run failed, and by nothing but sources that could not be read or seem to
+    have shrunk.
+    """
     raised = [
         event
         for event in result.all_events
@@ -158,7 +164,9 @@ def _only_sources_failed(result: dg.ExecuteInProcessResult, session: BuildSessio
 
 
 def _selected(definitions: dg.Definitions, select: str | None) -> list[dg.AssetKey]:
-    """Return the keys that one run builds, in order. Partitioned assets are left out: they have runs of their own."""
+    """Return the keys that one run builds, in order. Partitioned assets are left out: they have
+    runs of their own.
+    """
     graph = definitions.resolve_asset_graph()
     if select is None:
         return [key for key in graph.toposorted_asset_keys if not graph.get(key).is_partitioned]
@@ -210,7 +218,9 @@ def _bad_selection(graph: Any, select: str, message: str) -> InvalidRequest:
 
 
 def nearest_name(word: str, names: Sequence[str]) -> str | None:
-    """Return the name that a misspelt one most likely means; None for one that is right, or like no other."""
+    """Return the name that a misspelt one most likely means; None for one that is right, or like no
+    other.
+    """
     from difflib import get_close_matches
 
     return None if word in names else next(iter(get_close_matches(word, names, n=1)), None)
@@ -218,11 +228,12 @@ def nearest_name(word: str, names: Sequence[str]) -> str | None:
 
 @contextmanager
 def open_instance(home: Path) -> Generator[dg.DagsterInstance]:
-    """Open the project's own Dagster instance for a run in this process, whatever `DAGSTER_HOME` says.
+    """Open the project's own Dagster instance for a run in this process, whatever `DAGSTER_HOME`
+    says.
 
     Raises:
-        ConfigError: `[dagster] url` cannot be used.
-        Unavailable: its server cannot be reached (`dagster_unreachable`), or a library is missing (`no_driver`).
+        ConfigError: `[dagster] url` cannot be used. Unavailable: its server cannot be reached
+        (`dagster_unreachable`), or a library is missing (`no_driver`).
     """
     import dagster as dg
 
@@ -240,7 +251,8 @@ def open_instance(home: Path) -> Generator[dg.DagsterInstance]:
         overrides = _IN_PROCESS_OVERRIDES | (
             {"storage": _records(folder)} if keeps_own_files(folder) else {}
         )
-        # Of the constructors, this one alone takes a folder and overrides; nothing of it is temporary with a folder.
+        # Of the constructors, this one alone takes a folder and overrides; nothing of it is
+        # temporary with a folder.
         with dg.DagsterInstance.local_temp(str(folder), overrides=overrides) as instance:
             yield instance
 
@@ -252,7 +264,9 @@ def _records(folder: Path) -> dict[str, object]:
 
 
 def fail_dead_runs(instance: dg.DagsterInstance, kind: str) -> None:
-    """Fail runs of a kind that were killed: their lock is ours, so none is alive, and maybe no daemon notices."""
+    """Fail runs of a kind that were killed: their lock is ours, so none is alive, and maybe no
+    daemon notices.
+    """
     import dagster as dg
 
     alive = [
@@ -290,7 +304,9 @@ def _tell(home: Path, run_id: str, failure: BaseException, session: BuildSession
 def _failure(
     result: dg.ExecuteInProcessResult, errors: dict[str, BaseException], folder: Path
 ) -> BaseException:
-    """Return what a failed run raises: what the first asset raised, when it is one of ours, or the interrupt."""
+    """Return what a failed run raises: what the first asset raised, when it is one of ours, or the
+    interrupt.
+    """
     asset, first = next(iter(errors.items()), ("its run", None))
     if _was_interrupted(result) or not isinstance(first, (Exception, type(None))):
         return KeyboardInterrupt()
@@ -298,7 +314,8 @@ def _failure(
         return first
     if first is None and (failed := _failed_checks(result)):
         return Corrupt(
-            f"{len(failed)} checks failed, the first is {failed[0].check_name!r}: {failed[0].description or ''}",
+            f"{len(failed)} checks failed, the first is {failed[0].check_name!r}: "
+            f"{failed[0].description or ''}",
             where=failed[0].asset_key.to_user_string(),
             fix="what was served before is served still; open the run in `ctx dev`, it shows what failed",
             code="check_failed",

@@ -1,4 +1,6 @@
-"""Look a project and its machine over: each check says ok, warn or fail, and what to do. Changes nothing."""
+"""Look a project and its machine over: each check says ok, warn or fail, and what to do. Changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Diagnosis:
 
     @property
     def exit_code(self) -> int:
-        """0 when nothing failed, 5 when something is corrupt, else 7 when something is missing, else the first's."""
+        """0 when nothing failed, 5 when something is corrupt, else 7 when something is missing,
+        else the first's.
+        """
         failed = [check.exit_code for check in self.checks if check.state == "fail"]
         return next(
             (code for code in (Corrupt.exit_code, Unavailable.exit_code) if code in failed),
@@ -137,7 +141,8 @@ def _policy_service(loaded: LoadedConfig) -> Check:
         guard.close()
     if decision.failure is not None:
         raise Unavailable(
-            f"the policy service gives no valid answer ({decision.failure}), so nothing is shown to anybody",
+            f"the policy service gives no valid answer ({decision.failure}), so nothing is shown "
+            "to anybody",
             where="[policy_service]",
             fix="see docs/how-to/use-a-policy-service.md for what each word means",
             code="policy_service_failed",
@@ -435,7 +440,8 @@ def _alerts(loaded: LoadedConfig) -> Check:
     return Check(
         "alerts",
         "warn",
-        f"{len(recent)} failed runs in {RECENT.days} days; the newest, {newest.at:%Y-%m-%d %H:%M}Z: {assets}, "
+        f"{len(recent)} failed runs in {RECENT.days} days; the newest, "
+        f"{newest.at:%Y-%m-%d %H:%M}Z: {assets}, "
         f"{newest.error}{code}",
         f"open run {newest.run_id[:8]} in `ctx dev`",
         "run_failed",

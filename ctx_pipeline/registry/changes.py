@@ -1,4 +1,6 @@
-"""What publishing would change: each definition beside its live version, and who has been shown that one."""
+"""What publishing would change: each definition beside its live version, and who has been shown
+that one.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +165,9 @@ def _with_reach(
 def related_items(
     change: DefinitionChange, record: Record
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the live items of the same tenant that depend on a definition, and those about the same subject."""
+    """Return the live items of the same tenant that depend on a definition, and those about the
+    same subject.
+    """
     kind, _, rest = change.item_id.partition(":")
     name = rest.partition("/")[2]
     references, subject = {change.item_id, f"{kind}:*/{name}"}, f"{kind}:{name}"

@@ -1,4 +1,6 @@
-"""A registry as it would be after publishing: read by its own adapter, checked, and compared with what is live."""
+"""A registry as it would be after publishing: read by its own adapter, checked, and compared with
+what is live.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ def choose_registry(config: ProjectConfig, name: str | None) -> SourceConfig:
     """Return the registry that is named, or the only one.
 
     Raises:
-        NotFound: no source has this name.
-        ConfigError: there is no registry (`no_registry`), there are several (`several_registries`), or the source that
+        NotFound: no source has this name. ConfigError: there is no registry (`no_registry`), there
+        are several (`several_registries`), or the source that
             is named is none (`not_a_registry`).
     """
     registries = [
@@ -119,10 +121,11 @@ def review(
     ledger: Ledger | None,
     now: datetime,
 ) -> Review:
-    """Check a registry with some of its files replaced, and compare it with what is live. Writes nothing.
+    """Check a registry with some of its files replaced, and compare it with what is live. Writes
+    nothing.
 
-    Errors of files that are not among `targets` are warnings; None: every file counts. `ledger` None: there is none
-    yet. Hold `store.writer()` when the result is to be written.
+    Errors of files that are not among `targets` are warnings; None: every file counts. `ledger`
+    None: there is none yet. Hold `store.writer()` when the result is to be written.
     """
     replaced = [target.found() for target in targets or ()]
     reading = read_source(source, home, tenant=config.project.tenant, replaced=replaced)

@@ -37,7 +37,9 @@ class CatalogueTool:
     content: str
     """`tool_content`."""
     live: bool
-    """The newest version of a tool that nobody has withdrawn; only these have a say in names and groups."""
+    """The newest version of a tool that nobody has withdrawn; only these have a say in names and
+    groups.
+    """
     label: ScopeLabel
     """Who may see it: a name tells nobody of tools that they may not see."""
     phases: tuple[str, ...] = ()
@@ -65,10 +67,11 @@ class ToolRow(NamedTuple):
 def catalogue_table(
     tools: Sequence[CatalogueTool], encoding: str, count_many: CountMany
 ) -> pa.Table:
-    """Return what is known of each tool beside its text, in the order given; tokens are of `encoding`.
+    """Return what is known of each tool beside its text, in the order given; tokens are of
+    `encoding`.
 
-    Columns: row, item_id, name, tool_name, server, risk (place in `RISKS`), phases, refusal, poison,
-    description_tokens, schema_tokens, overlap_group, schema_hash, return_semantics.
+    Columns: row, item_id, name, tool_name, server, risk (place in `RISKS`), phases, refusal,
+    poison, description_tokens, schema_tokens, overlap_group, schema_hash, return_semantics.
     """
     import pyarrow as pa
 
@@ -108,7 +111,9 @@ def tool_rows(table: pa.Table) -> dict[int, ToolRow]:
 
 
 class NamedRows(NamedTuple):
-    """The rows that a conversation may mean by one name: those that show it, else those that own it."""
+    """The rows that a conversation may mean by one name: those that show it, else those that own
+    it.
+    """
 
     shown: list[int]
     owned: list[int]
@@ -212,10 +217,10 @@ _Said = dict[ScopeLabel, set[tuple[str, str]]]
 def shown_names(tools: Sequence[_Parsed]) -> list[str]:
     """Return the name by which a model knows each tool, in the order given.
 
-    It is the tool's own name in a form that providers take (`plain_name`), but where others of this name differ in
-    description, schema or own name and everybody who may see the tool may see them: it is called `<server>__<name>`,
-    in at most `MAX_NAME_CHARS` characters. The catalogue alone decides, so that no name changes from call to call, and
-    none tells of a hidden tool.
+    It is the tool's own name in a form that providers take (`plain_name`), but where others of this
+    name differ in description, schema or own name and everybody who may see the tool may see them:
+    it is called `<server>__<name>`, in at most `MAX_NAME_CHARS` characters. The catalogue alone
+    decides, so that no name changes from call to call, and none tells of a hidden tool.
     """
     rivals: dict[tuple[str, str], _Said] = defaultdict(lambda: defaultdict(set))
     taken: dict[tuple[str, str], _Seen] = defaultdict(lambda: defaultdict(set))
@@ -244,7 +249,8 @@ def shown_names(tools: Sequence[_Parsed]) -> list[str]:
 def _has_rival(tool: _Parsed, there: _Said) -> bool:
     """Whether others that everybody sees who may see a tool go by its name.
 
-    One whose own name is another gives way to a tool whose own name it is, where all who see the one see the other.
+    One whose own name is another gives way to a tool whose own name it is, where all who see the
+    one see the other.
     """
     found: set[tuple[str, str]] = set()
     for label, said in there.items():

@@ -43,7 +43,9 @@ SOURCES = {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents, versions by number and by hash, a closed item, a retired, a quarantined and a forgotten one."""
+    """Documents, versions by number and by hash, a closed item, a retired, a quarantined and a
+    forgotten one.
+    """
     gmv = [
         make_item(
             "gmv",

@@ -1,4 +1,6 @@
-"""Ingest: only what changed is written, what the source no longer has is retired, and nothing is lost to a bad file."""
+"""Ingest: only what changed is written, what the source no longer has is retired, and nothing is
+lost to a bad file.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _RUNNER = CliRunner()
 
-# A first build loads libraries and a model; on a busy machine that takes longer than a test usually may.
+# A first build loads libraries and a model; on a busy machine that takes longer than a test usually
+# may.
 pytestmark = pytest.mark.timeout(300)
 
 

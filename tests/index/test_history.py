@@ -1,4 +1,6 @@
-"""Going back to a kept artifact: it is held until it is let go, and neither rights nor events go back with it."""
+"""Going back to a kept artifact: it is held until it is let go, and neither rights nor events go
+back with it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Small copies never lose a row that is among the nearest, however vectors lie and whatever may be seen."""
+"""Small copies never lose a row that is among the nearest, however vectors lie and whatever may be
+seen.
+"""
 
 from __future__ import annotations
 

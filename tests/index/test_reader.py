@@ -1,4 +1,6 @@
-"""The reader answers as a plain loop over all rows would: exact nearest vectors, and the predicate on every row."""
+"""The reader answers as a plain loop over all rows would: exact nearest vectors, and the predicate
+on every row.
+"""
 
 from __future__ import annotations
 

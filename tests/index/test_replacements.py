@@ -1,4 +1,6 @@
-"""What `supersedes` replaces: in one file or several, by whole or bare id; what comes to nothing is reported."""
+"""What `supersedes` replaces: in one file or several, by whole or bare id; what comes to nothing is
+reported.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ def test_a_memory_replaces_another_one_of_its_own_file(tmp_path: Path, reference
 def test_metrics_and_terms_of_one_yaml_file_replace_each_other(tmp_path: Path):
     metrics = (
         "metrics:\n  - {name: gmv_gross, table: orders, expression: sum(amount)}\n"
-        "  - {name: gmv, version: 2, table: orders, expression: sum(net), supersedes: [gmv_gross, '1']}\n"
+        "  - {name: gmv, version: 2, table: orders, expression: sum(net), supersedes: [gmv_gross, "
+        "'1']}\n"
     )
     terms = (
         "terms:\n  - {name: 成交总额, definition: 全部订单金额}\n"

@@ -1,4 +1,6 @@
-"""The durable store: append-only, whole commits, one writer at a time, vectors of two models never mixed."""
+"""The durable store: append-only, whole commits, one writer at a time, vectors of two models never
+mixed.
+"""
 
 from __future__ import annotations
 
@@ -449,7 +451,8 @@ def test_a_folder_that_cannot_be_made_is_unavailable_with_a_fix(tmp_path: Path):
 
 def test_importing_and_opening_a_store_loads_no_database():
     code = (
-        "import sys; from pathlib import Path; from ctx_pipeline.index.store import Store; Store(Path('nowhere')); "
+        "import sys; from pathlib import Path; from ctx_pipeline.index.store import Store; "
+        "Store(Path('nowhere')); "
         "assert not {'lancedb', 'pyarrow', 'numpy'} & set(sys.modules), 'heavy import'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

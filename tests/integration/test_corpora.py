@@ -1,4 +1,6 @@
-"""Real input: the public corpora as one project, built whole, and ten questions with what their packs must hold."""
+"""Real input: the public corpora as one project, built whole, and ten questions with what their
+packs must hold.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("How do I build an MCP server in Python?", ("document:skills/mcp-builder/SKILL.md",)),
     ("Which pets does owner pers-0001 have?", ("document:records/pets.txt",)),
 )
-"""Question and required items; a document is named without its chunk. Written before the first run."""
+"""Question and required items; a document is named without its chunk. Written before the first run.
+"""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""A small project through real Dagster: build, sensor, assembly. Each test has its own copy of one built project."""
+"""A small project through real Dagster: build, sensor, assembly. Each test has its own copy of one
+built project.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The asset graph as people see it: `ctx dev` on a small project, asked over GraphQL and seen in a real browser."""
+"""The asset graph as people see it: `ctx dev` on a small project, asked over GraphQL and seen in a
+real browser.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ since = 2026-01-01
 """
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-# A closed network: without these flags the browser's own services try to reach the outside at every start.
+# A closed network: without these flags the browser's own services try to reach the outside at every
+# start.
 FLAGS = (
     *(
         "--headless",
@@ -61,7 +64,9 @@ FLAGS = (
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve a built project as `ctx dev` does, give its URL, then interrupt it: it ends well and leaves no process."""
+    """Serve a built project as `ctx dev` does, give its URL, then interrupt it: it ends well and
+    leaves no process.
+    """
     home = tmp_path_factory.mktemp("shop")
     (home / "ctx.toml").write_text(PROJECT, encoding="utf-8")
     (home / "documents").mkdir()
@@ -148,7 +153,8 @@ def test_a_backfill_from_the_ui_builds_each_day_in_a_run_of_its_own(served: str)
     }
     launched = _ask(
         served,
-        "mutation($params: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $params) "
+        "mutation($params: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: "
+        "$params) "
         "{__typename ... on LaunchBackfillSuccess {backfillId} ... on PythonError {message}}}",
         variables,
     )["launchPartitionBackfill"]

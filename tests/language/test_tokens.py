@@ -36,7 +36,9 @@ NASTY = (
 
 @pytest.fixture(scope="module")
 def reference() -> dict[str, tiktoken.Encoding]:
-    """Encodings as the installed tiktoken defines them, fed with the bundled ranks instead of the network."""
+    """Encodings as the installed tiktoken defines them, fed with the bundled ranks instead of the
+    network.
+    """
     patch = pytest.MonkeyPatch()
     try:
         patch.setattr(tiktoken_ext.openai_public, "load_tiktoken_bpe", _bundled_ranks)

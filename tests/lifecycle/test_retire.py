@@ -1,4 +1,6 @@
-"""Retirement: a source in doubt keeps what it had until a person confirms it, and what a person retires stays out."""
+"""Retirement: a source in doubt keeps what it had until a person confirms it, and what a person
+retires stays out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What leaves the published state gets its events and its recall notice once, whatever happens in between."""
+"""What leaves the published state gets its events and its recall notice once, whatever happens in
+between.
+"""
 
 from __future__ import annotations
 

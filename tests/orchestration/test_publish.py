@@ -1,4 +1,6 @@
-"""Publishing definitions: nothing wrong gets in, nothing replaced is shown, and what was cut off is finished."""
+"""Publishing definitions: nothing wrong gets in, nothing replaced is shown, and what was cut off is
+finished.
+"""
 
 from __future__ import annotations
 

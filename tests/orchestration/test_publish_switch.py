@@ -1,4 +1,6 @@
-"""A publish switches every reader in one step: whenever it is killed, exactly one version of a definition is live."""
+"""A publish switches every reader in one step: whenever it is killed, exactly one version of a
+definition is live.
+"""
 
 from __future__ import annotations
 

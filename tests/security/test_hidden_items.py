@@ -1,4 +1,6 @@
-"""What a viewer may not see changes no byte of a pack: not by its words, its names, its claims or its number."""
+"""What a viewer may not see changes no byte of a pack: not by its words, its names, its claims or
+its number.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,9 @@ def worlds(
 
 
 def packs(home: Path, shown: Sequence[ContextItem]) -> list[str]:
-    """Every byte of some packs, and what the trace says of the items that are shown, without what names the index."""
+    """Every byte of some packs, and what the trace says of the items that are shown, without what
+    names the index.
+    """
     ids = {item.item_id for item in shown}
     calls = ({"function": {"name": "list_orders"}}, {"function": {"name": "a__list_orders"}})
     found: list[str] = []

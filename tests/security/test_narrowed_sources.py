@@ -1,4 +1,6 @@
-"""A source whose grants were narrowed shows nothing under the old ones, whether or not it can be read again."""
+"""A source whose grants were narrowed shows nothing under the old ones, whether or not it can be
+read again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""No character that nobody sees reaches a model or a file name in a report, whatever door it comes in by."""
+"""No character that nobody sees reaches a model or a file name in a report, whatever door it comes
+in by.
+"""
 
 from __future__ import annotations
 

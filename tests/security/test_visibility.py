@@ -139,7 +139,9 @@ def codes_of(
     at: datetime = NOW,
     as_of: datetime | None = None,
 ) -> dict[str, str | None]:
-    """The predicate's word on every version, by way of the public probe; nothing when none may be named."""
+    """The predicate's word on every version, by way of the public probe; nothing when none may be
+    named.
+    """
     with open_project(home) as project:
         try:
             probes = project.why_not(item_id, identity=identity, at=at, as_of=as_of)

@@ -1,4 +1,6 @@
-"""The graph shows what is served: a reading outside of a run, as by publishing, leaves no stage unsynced."""
+"""The graph shows what is served: a reading outside of a run, as by publishing, leaves no stage
+unsynced.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What has not changed is not parsed again, and whether it is makes no difference to what is stored."""
+"""What has not changed is not parsed again, and whether it is makes no difference to what is
+stored.
+"""
 
 from __future__ import annotations
 

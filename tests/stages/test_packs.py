@@ -1,4 +1,6 @@
-"""What holds of every pack: each candidate is accounted for, the budget is kept exactly, content cannot break out."""
+"""What holds of every pack: each candidate is accounted for, the budget is kept exactly, content
+cannot break out.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +136,9 @@ def assert_structure(pack: ContextPack, items: list[ContextItem]) -> None:
 def test_every_pack_keeps_its_budget_accounts_for_every_candidate_and_keeps_content_inside(
     items: list[ContextItem], request: ContextRequest, data: st.DataObject
 ):
-    """Ours: P9, P13 and the invariant of the traces, over budgets from one token up to more than all."""
+    """Ours: P9, P13 and the invariant of the traces, over budgets from one token up to more than
+    all.
+    """
     with project_of(items) as project:
         least = 1
         try:

@@ -125,7 +125,8 @@ class Enclosures:
         self._starts = [block.start for block in self._blocks]
 
     def piece(self, start: int, end: int) -> Piece:
-        """Return `start` to `end` of the text so that it can be read alone, and what of the text it holds.
+        """Return `start` to `end` of the text so that it can be read alone, and what of the text it
+        holds.
 
         What begins within a code block begins with its fence, what ends within one ends with a
         fence, and rows of a table stand below its header. A fence without a line of code goes; a

@@ -85,7 +85,9 @@ class _Looked(NamedTuple):
 
 @lru_cache(maxsize=1_024)
 def _looked_at(content: str, shown: str) -> _Looked:
-    """Return a tool's renditions and what is wrong with it; callers offer the same tools again and again."""
+    """Return a tool's renditions and what is wrong with it; callers offer the same tools again and
+    again.
+    """
     # Compiling its patterns takes 10 ms, and few requests bring tools.
     from ctx_pipeline.tools.poison import poison_of
 

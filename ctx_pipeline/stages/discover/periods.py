@@ -1,13 +1,16 @@
-"""Resolve the time words of a request ("last month", 上个月) to periods: half-open, in UTC, from the request's clock.
+"""Resolve the time words of a request ("last month", 上个月) to periods: half-open, in UTC, from the
+request's clock.
 
-Weeks begin on Monday, unless the project says otherwise. `last 7 days` are the seven calendar days that end with
-today, `last month` is the calendar month before this one, a month or quarter without a year is the latest that has
-begun. Fiscal years where none are configured, and what only bounds a period on one side (`before March`), resolve to
-nothing, and so does a phrase of which a part is not understood, and whatever may be no time at all.
+Weeks begin on Monday, unless the project says otherwise. `last 7 days` are the seven calendar days
+that end with today, `last month` is the calendar month before this one, a month or quarter without
+a year is the latest that has begun. Fiscal years where none are configured, and what only bounds a
+period on one side (`before March`), resolve to nothing, and so does a phrase of which a part is not
+understood, and whatever may be no time at all.
 
-The libraries for it were measured and left out: dateparser (75 ms a request, points instead of periods, `it may be` is
-a day in May), jionlp (1.8 s to load, Chinese alone, misses 上个月 before another word), timefhuman (points, English
-alone), recognizers-text (does not load with what it depends on, last release 2019), ctparse (last release 2022).
+The libraries for it were measured and left out: dateparser (75 ms a request, points instead of
+periods, `it may be` is a day in May), jionlp (1.8 s to load, Chinese alone, misses 上个月 before
+another word), timefhuman (points, English alone), recognizers-text (does not load with what it
+depends on, last release 2019), ctparse (last release 2022).
 """
 
 from __future__ import annotations
@@ -113,7 +116,9 @@ def _moment(moment: datetime) -> str:
 
 
 def named_span(title: str) -> tuple[int, int] | None:
-    """Return the time that a title or partition names by year, in microseconds since 1970; None for none or several."""
+    """Return the time that a title or partition names by year, in microseconds since 1970; None for
+    none or several.
+    """
     if not re.search(r"(?:199|20\d)\d|[二一][〇零九]", title):
         return None
     found = resolve(title, _REFERENCE)
@@ -136,7 +141,9 @@ _JOINED_BEFORE = re.compile(r"([A-Za-z0-9]+)[-_/.\\]+$")
 _JOINED_AFTER = re.compile(r"[-_/\\]+[A-Za-z0-9]|\.[A-Za-z0-9]|[A-Za-z0-9_]")
 _TAGGED = re.compile(r"([A-Za-z0-9]+):$")
 _FIELDS_OF_TIME = frozenset(words_of(__name__, "fields_of_time"))
-"""Words whose value, written after a colon, is a time; after any other word it is a tag: `app:2025-10-01`."""
+"""Words whose value, written after a colon, is a time; after any other word it is a tag:
+`app:2025-10-01`.
+"""
 _JOINING = frozenset(["mid", "early", "late", "pre", "post", "non", "year", "end"])
 _LABEL = re.compile(
     r"(?:\b(?:invoice|order|ticket|issue|case|version|model|build|rfc|iso|no|number|id|ref|sku)\.?|#|[号码版]|版本|编号|型号)"
@@ -146,7 +153,9 @@ _LABEL = re.compile(
 
 
 def _is_name(text: str, atom: Atom, atoms: Sequence[Atom]) -> bool:
-    """Tell whether what reads as a date is part of a name: of a model, an invoice, a file, a version."""
+    """Tell whether what reads as a date is part of a name: of a model, an invoice, a file, a
+    version.
+    """
     said = text[atom.start : atom.end]
     if not any(character.isdigit() for character in said) or not said.isascii():
         return False
@@ -283,7 +292,9 @@ def _is_range(text: str, first: Atom, last: Atom) -> bool:
 
 
 def _between(first: Atom, last: Atom, now: datetime) -> Span | None:
-    """Return the span from the start of one atom to the end of another; a part takes the year of the other one."""
+    """Return the span from the start of one atom to the end of another; a part takes the year of
+    the other one.
+    """
     if first.span is None and first.part is not None:
         if last.span is not None:
             first = _placed(first, last.span[0].year, now)
@@ -406,7 +417,9 @@ def _span(
 
 
 def _is_piece(atom: Atom, before: str, after: str) -> bool:
-    """Say whether the words around an atom make it an open bound, or only a piece of the period it names."""
+    """Say whether the words around an atom make it an open bound, or only a piece of the period it
+    names.
+    """
     if (
         _OF_TIME.match(after)
         or _OPEN.search(before)

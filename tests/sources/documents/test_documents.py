@@ -235,6 +235,7 @@ def test_real_documents_load_with_true_line_numbers(read, corpora):
         shown = [line.strip() for line in item.content.split("\n")]
         begin = shown.index(held[0])
         assert shown[begin : begin + len(held)] == held
-        # What cuts a code block or a table in two is mended by the line that opens it, its rule, and a fence.
+        # What cuts a code block or a table in two is mended by the line that opens it, its rule,
+        # and a fence.
         assert begin <= 2
         assert shown[begin + len(held) :] in ([], ["```"])

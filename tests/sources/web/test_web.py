@@ -91,9 +91,11 @@ def test_a_long_page_is_cut_and_its_parts_know_their_headings(saved):
 
 def test_a_web_archive_is_read(saved):
     archive = (
-        "From: <Saved by a browser>\nSnapshot-Content-Location: https://example.org/a?token=x\nMIME-Version: 1.0\n"
+        "From: <Saved by a browser>\nSnapshot-Content-Location: "
+        "https://example.org/a?token=x\nMIME-Version: 1.0\n"
         'Content-Type: multipart/related; boundary="B"\n\n--B\nContent-Type: text/html; charset=gbk\n'
-        "Content-Transfer-Encoding: quoted-printable\n\n<title>T</title><p>=CD=CB=BF=EE</p>\n\n--B--\n"
+        "Content-Transfer-Encoding: "
+        "quoted-printable\n\n<title>T</title><p>=CD=CB=BF=EE</p>\n\n--B--\n"
     )
     (item,) = saved(archive, "a.mhtml").items
     assert (item.content, item.provenance.locator.url) == ("退款", "https://example.org/a")
@@ -308,7 +310,8 @@ def test_text_that_readers_see_is_kept(carrier):
 
 def test_a_page_whose_whole_body_waits_for_a_script_is_read():
     page = page_of(
-        f"<style>body{{opacity:0}}</style><body style='visibility:hidden' class=hidden><p>{LONG}</body>"
+        f"<style>body{{opacity:0}}</style><body style='visibility:hidden' "
+        f"class=hidden><p>{LONG}</body>"
     )
     assert page.text == LONG.strip()
 

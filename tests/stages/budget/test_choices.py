@@ -1,4 +1,6 @@
-"""What is chosen among what may be shown: conflicts, duplicates, dependencies, history, freshness, times of loading."""
+"""What is chosen among what may be shown: conflicts, duplicates, dependencies, history, freshness,
+times of loading.
+"""
 
 from __future__ import annotations
 
