@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, overload
 
 from pydantic import Field
 
 from ctx_pipeline.contracts.base import SCHEMA_VERSION, Contract, UtcDatetime
-from ctx_pipeline.contracts.render import render
+from ctx_pipeline.contracts.render import (
+    Anthropic,
+    OpenAIChat,
+    OpenAIResponses,
+    Rendering,
+    render,
+)
 from ctx_pipeline.contracts.sections import Capability, PackItem, PackSection, Tokens
 
 
@@ -136,7 +142,19 @@ class ContextPack(Contract):
     hash: str
     """SHA-256 over rendered text, item versions and renditions, tool hashes and policy version."""
 
-    def render(self, format: str = "text") -> Any:
+    @overload
+    def render(self, format: Literal["text"] = "text") -> str: ...
+    @overload
+    def render(self, format: Literal["openai_chat"]) -> OpenAIChat: ...
+    @overload
+    def render(self, format: Literal["openai_responses"]) -> OpenAIResponses: ...
+    @overload
+    def render(self, format: Literal["anthropic"]) -> Anthropic: ...
+    @overload
+    def render(self, format: Literal["langchain"]) -> list[dict[str, str]]: ...
+    @overload
+    def render(self, format: str) -> Rendering: ...
+    def render(self, format: str = "text") -> Rendering:
         """Return the pack as `text` (str) or as a provider's messages.
 
         Raises:

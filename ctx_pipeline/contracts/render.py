@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
+from ctx_pipeline.contracts.base import JsonObject
 from ctx_pipeline.contracts.sections import Capability, PackSection
 from ctx_pipeline.errors import InvalidRequest
 
@@ -22,7 +23,36 @@ def sections_text(sections: Sequence[PackSection]) -> str:
     return "".join(parts)
 
 
-def render(sections: Sequence[PackSection], capabilities: Sequence[Capability], format: str) -> Any:
+class OpenAIChat(TypedDict):
+    """Messages and tools, as OpenAI's chat completions take them."""
+
+    messages: list[dict[str, str]]
+    tools: list[JsonObject]
+
+
+class OpenAIResponses(TypedDict):
+    """Instructions, input and tools, as OpenAI's responses take them."""
+
+    instructions: str
+    input: list[JsonObject]
+    tools: list[JsonObject]
+
+
+class Anthropic(TypedDict):
+    """System blocks, messages and tools, as Anthropic takes them."""
+
+    system: list[JsonObject]
+    messages: list[JsonObject]
+    tools: list[JsonObject]
+
+
+Rendering = str | OpenAIChat | OpenAIResponses | Anthropic | list[dict[str, str]]
+"""A pack in one of `FORMATS`; the last one is `langchain`."""
+
+
+def render(
+    sections: Sequence[PackSection], capabilities: Sequence[Capability], format: str
+) -> Rendering:
     """Return a pack in a provider's form; pure and deterministic.
 
     Raises:
@@ -41,40 +71,47 @@ def render(sections: Sequence[PackSection], capabilities: Sequence[Capability], 
     user = sections_text([s for s in sections if s.role != "system"])
     match format:
         case "openai_chat":
-            return {
-                "messages": _messages(system, user, "role"),
-                "tools": [_openai_tool(t) for t in capabilities],
-            }
+            return OpenAIChat(
+                messages=_messages(system, user, "role"),
+                tools=[_openai_tool(tool) for tool in capabilities],
+            )
         case "openai_responses":
-            return {
-                "instructions": system,
-                "input": [{"role": "user", "content": [{"type": "input_text", "text": user}]}],
-                "tools": [{"type": "function", **_function(tool)} for tool in capabilities],
-            }
+            return OpenAIResponses(
+                instructions=system,
+                input=[{"role": "user", "content": [{"type": "input_text", "text": user}]}],
+                tools=[{"type": "function", **_function(tool)} for tool in capabilities],
+            )
         case "anthropic":
-            return {
-                "system": [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]
-                if system
-                else [],
-                "messages": [{"role": "user", "content": [{"type": "text", "text": user}]}],
-                "tools": [
-                    {"name": t.name, "description": t.description, "input_schema": t.input_schema}
-                    for t in capabilities
-                ],
-            }
+            return _anthropic(system, user, capabilities)
         case _:
             return _messages(system, user, "type")
 
 
-def _messages(system: str, user: str, key: str) -> list[dict[str, Any]]:
+def _anthropic(system: str, user: str, capabilities: Sequence[Capability]) -> Anthropic:
+    block = {"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}
+    return Anthropic(
+        system=[block] if system else [],
+        messages=[{"role": "user", "content": [{"type": "text", "text": user}]}],
+        tools=[
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": tool.input_schema,
+            }
+            for tool in capabilities
+        ],
+    )
+
+
+def _messages(system: str, user: str, key: str) -> list[dict[str, str]]:
     names = {"role": ("system", "user"), "type": ("system", "human")}[key]
     texts = ((names[0], system), (names[1], user))
     return [{key: name, "content": text} for name, text in texts if text]
 
 
-def _function(tool: Capability) -> dict[str, Any]:
+def _function(tool: Capability) -> JsonObject:
     return {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
 
 
-def _openai_tool(tool: Capability) -> dict[str, Any]:
+def _openai_tool(tool: Capability) -> JsonObject:
     return {"type": "function", "function": _function(tool)}
