@@ -56,9 +56,9 @@ _COMPARED: Final = (
 )
 _LEAST_SHARED: Final = 0.6
 """Share of their words that two permissions or switches have in common, to be of one thing."""
-_NEIGHBOURS: Final = frozenset(words_of(__name__, "neighbours"))
+_NEIGHBOURS: Final = frozenset(words_of(__file__, "neighbours"))
 """Words of what is around a subject: where one side alone has them, it speaks of something else."""
-_VAGUE: Final = frozenset(words_of(__name__, "vague"))
+_VAGUE: Final = frozenset(words_of(__file__, "vague"))
 """Words that tell two definitions apart only where these have no others."""
 
 

@@ -38,20 +38,24 @@ _NEXT = re.compile(
 )
 _AND_A_HALF = re.compile(r"\s+and\s+a\s+(?P<part>half|quarter)\b|(?P<han>半)(?![价径数额程个])")
 _PER = re.compile(
-    rf"\s?/\s?(?P<unit>{_UNIT})|"
-    r"\s(?:per|an?|each|every)\s(?P<word>second|minute|hour|day|week|month|quarter|year)\b"
-    rf"|\s?每个?(?P<han>秒|分钟|小时|天|日|周|月|季度|年)"
+    rf"\s?/\s?(?P<unit>{_UNIT})"
+    r"|\s(?:per|an?|each|every)\s(?P<word>second|minute|hour|day|week|month|quarter|year)\b"
+    r"|\s?每个?(?P<han>秒|分钟|小时|天|日|周|月|季度|年)"
 )
 _EACH = re.compile(r"每个?(?P<unit>秒|分钟|小时|天|日|周|星期|月|季度|年)[\s,为是]?$")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _UNFINISHED = re.compile(
-    r"[半几多余来]|[零〇一二两三四五六七八九十百千万亿](?!般|样|起|旦|律|致|定|直|切|共)|\+|"
-    r"\u00b1|-?ish\b|\u2044"
-    r"|\s(?:odd|plus or minus)\b|"
-    r"\s?(?:hundred|thousand|lakh|million|crore|billion|trillion|dozen)s?\b"
-    r"|\s(?:and\s)?(?:a\s)?(?:half|quarter|third)s?\b|"
-    r"\s?(?:thirds|fourths|fifths|tenths|hundredths)\b|"
-    r"\d"
+    # 十几, 三百多; a digit that goes on
+    r"[半几多余来]|[零〇一二两三四五六七八九十百千万亿](?!般|样|起|旦|律|致|定|直|切|共)"
+    # 10+, ±, 10-ish, a fraction's bar
+    r"|\+|\u00b1|-?ish\b|\u2044"
+    r"|\s(?:odd|plus or minus)\b"
+    # "5 dozen"
+    r"|\s?(?:hundred|thousand|lakh|million|crore|billion|trillion|dozen)s?\b"
+    # "5 and a half", "2 thirds"
+    r"|\s(?:and\s)?(?:a\s)?(?:half|quarter|third)s?\b"
+    r"|\s?(?:thirds|fourths|fifths|tenths|hundredths)\b"
+    r"|\d"
 )
 _OPEN = re.compile(r"[几数上好][几]?$")
 _NEGATED = re.compile(

@@ -48,25 +48,29 @@ _MODAL: Final = ("polar:require", "polar:permit")
 # --- defaults
 
 _DEFAULT = re.compile(
-    r"\b(?:defaults? to|defaults?(?: value| setting)?(?: of)?\s*(?:is|:|=|was set to|is set to)|"
-    r"is by default|"
-    r"by default is)\s+(?P<en>.+)$|(?:默认值?|缺省值?)(?:设置|设定)?\s*(?:为|是|:|=)?\s*(?P<zh>.+)$"
+    # "the timeout defaults to 30 s", "the default value is 5"
+    r"\b(?:defaults? to|defaults?(?: value| setting)?(?: of)?\s*(?:is|:|=|was set to|is set to)"
+    r"|is by default|by default is)\s+(?P<en>.+)$"
+    # 默认值为 5
+    r"|(?:默认值?|缺省值?)(?:设置|设定)?\s*(?:为|是|:|=)?\s*(?P<zh>.+)$"
 )
-_DEFAULT_OF = re.compile(
+_DEFAULT_OF = re.compile(  # "the default of the timeout is 30 s"
     r"^(?:the )?default (?:value |setting )?(?:of|for) (?P<what>.+?) (?:is|was)(?: set to)? "
     r"(?P<en>.+)$"
 )
-_BY_DEFAULT = re.compile(
+_BY_DEFAULT = re.compile(  # "the timeout is 30 by default"
     r"^(?P<what>.+?) (?:is|are|stays?|remains?)(?: set to)? (?P<en>\S+) by default(?P<more>\s.+)?$"
 )
-_DEFAULT_FIRST = re.compile(
+_DEFAULT_FIRST = re.compile(  # "by default, the timeout is 30"
     r"^(?:by default|默认情况下|默认)\s*,?\s*(?P<what>.+?)\s*(?:is|are|为|是)\s*(?:set to )?"
     r"(?P<en>\S+)$"
 )
 _DEFAULT_NAMED = re.compile(
+    # "the default timeout is 30"
     r"^(?P<pre>.*?)\bdefault (?P<what>(?!value|setting)[a-z][a-z -]{1,40}?) ?(?:is|are|=)"
-    r"(?: set to)? (?P<en>\S+)$|"
-    r"^(?P<before>.{0,12}?)(?:的)?默认(?P<named>[^为是=]{1,12}?)\s?(?:为|是|=)\s?(?P<zh>\S+)$"
+    r"(?: set to)? (?P<en>\S+)$"
+    # 默认超时为 30
+    r"|^(?P<before>.{0,12}?)(?:的)?默认(?P<named>[^为是=]{1,12}?)\s?(?:为|是|=)\s?(?P<zh>\S+)$"
 )
 _DEFAULT_WITH = re.compile(r"默认(?:以|使用|采用|用)\s?(?P<zh>[a-z0-9][a-z0-9./_+-]*)")
 _YES: Final = frozenset(

@@ -17,9 +17,9 @@ CLAIMS_VERSION: Final = "4"
 """Changes with what `claims.claims_table` finds in a text, and with how `contested.contested_table`
 compares it."""
 
-_LIMITING: Final = frozenset(words_of(__name__, "limiting"))
-_LINKING: Final = frozenset(words_of(__name__, "linking"))
-_COPULAS: Final = frozenset(words_of(__name__, "copulas"))
+_LIMITING: Final = frozenset(words_of(__file__, "limiting"))
+_LINKING: Final = frozenset(words_of(__file__, "linking"))
+_COPULAS: Final = frozenset(words_of(__file__, "copulas"))
 _COPULAS_ZH: Final = frozenset("为是")
 _FUNCTION: Final = frozenset(
     "的了于和与及或把被将就也而其该此这那个们地得着过吗呢吧啊之所,、。，;；:：\"'()（）「」《》"
@@ -35,7 +35,7 @@ _RUN = re.compile(
 def _table() -> tuple[dict[str, str], dict[str, str]]:
     english: dict[str, str] = {}
     chinese: dict[str, str] = {}
-    for line in lines_of(__name__, "concepts"):
+    for line in lines_of(__file__, "concepts"):
         concept, _, names = line.partition(":")
         words, _, phrases = names.partition("|")
         for word in words.split():
@@ -58,7 +58,7 @@ CONCEPTS: Final = frozenset(_CHINESE_OF.values())
 
 def _compared(name: str) -> frozenset[str]:
     """Return the words of a list as claims have them."""
-    listed = words_of(__name__, name)
+    listed = words_of(__file__, name)
     return frozenset(_ENGLISH_OF.get(_stem(word), _stem(word)) for word in listed)
 
 
@@ -68,9 +68,9 @@ VERBS: Final = _compared("verbs") - {"retention"}
 LIMITERS: Final = _compared("limiters") | frozenset("东西南北华")
 _CHINESE_PARTS = re.compile(
     rf"(?P<phrase>{'|'.join(sorted(map(re.escape, _CHINESE_OF), key=len, reverse=True))})"
-    rf"|(?P<reporting>{pattern_of(__name__, 'chinese_reporting')})"
-    rf"|(?P<filler>{pattern_of(__name__, 'chinese_fillers')})"
-    rf"|(?P<limiting>{pattern_of(__name__, 'chinese_limiting')})"
+    rf"|(?P<reporting>{pattern_of(__file__, 'chinese_reporting')})"
+    rf"|(?P<filler>{pattern_of(__file__, 'chinese_fillers')})"
+    rf"|(?P<limiting>{pattern_of(__file__, 'chinese_limiting')})"
     r"|.",
     re.DOTALL,
 )

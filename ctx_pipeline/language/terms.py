@@ -25,9 +25,9 @@ _RUN = re.compile(f"([{_CJK}]+)|[^\\W{_CJK}]+")
 """A run of characters that are words each, its group, or a word."""
 _HUMP = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 
-STOP_WORDS = frozenset(words_of(__name__, "stop"))
+STOP_WORDS = frozenset(words_of(__file__, "stop"))
 _ASKING = re.compile(
-    f"{pattern_of(__name__, 'chinese_asking')}|[{''.join(words_of(__name__, 'chinese_particles'))}]"
+    f"{pattern_of(__file__, 'chinese_asking')}|[{''.join(words_of(__file__, 'chinese_particles'))}]"
 )
 
 _local = threading.local()

@@ -29,8 +29,8 @@ LONG_CHARS = 600
 1,024 characters."""
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_VAGUE_WORDS = frozenset(words_of(__name__, "vague_names"))
-_BARE_VERBS = frozenset(words_of(__name__, "bare_verbs"))
+_VAGUE_WORDS = frozenset(words_of(__file__, "vague_names"))
+_BARE_VERBS = frozenset(words_of(__file__, "bare_verbs"))
 """Verbs that name no tool by themselves."""
 _VAGUE_HAN = re.compile(r"^(?:处理|工具|执行|操作|数据|功能|方法|函数|通用|测试|助手|杂项)+$")
 _VAGUE_TEXT = re.compile(

@@ -16,20 +16,20 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[\u3400-\u9
 _CJK = re.compile("[\u3400-\u9fff]+")
 
 
-SYNONYMS: Mapping[str, tuple[str, ...]] = named_words(__name__, "synonyms")
+SYNONYMS: Mapping[str, tuple[str, ...]] = named_words(__file__, "synonyms")
 """Words that people use for one another in the descriptions of tools; the first is the form that is
 compared."""
 
-DESTROYING = frozenset(words_of(__name__, "destroying"))
-WRITING = frozenset(words_of(__name__, "writing"))
-AMBIGUOUS = frozenset(words_of(__name__, "ambiguous"))
+DESTROYING = frozenset(words_of(__file__, "destroying"))
+WRITING = frozenset(words_of(__file__, "writing"))
+AMBIGUOUS = frozenset(words_of(__file__, "ambiguous"))
 """Verbs that write as a rule: in names they stand for things too (`order`), or for what only reads
 (`run_sql`)."""
-READING = frozenset(words_of(__name__, "reading"))
+READING = frozenset(words_of(__file__, "reading"))
 KNOWN = DESTROYING | WRITING | READING
-DESTROYING_ZH = words_of(__name__, "chinese_destroying")
-WRITING_ZH = words_of(__name__, "chinese_writing")
-READING_ZH = words_of(__name__, "chinese_reading")
+DESTROYING_ZH = words_of(__file__, "chinese_destroying")
+WRITING_ZH = words_of(__file__, "chinese_writing")
+READING_ZH = words_of(__file__, "chinese_reading")
 _FORMS = {form: head for head, forms in SYNONYMS.items() for form in forms}
 _SHORT = {
     "pr": ("pull", "request"),
@@ -38,7 +38,7 @@ _SHORT = {
     "id": (),
     "ids": (),
 }
-_IDLE = frozenset(words_of(__name__, "idle"))
+_IDLE = frozenset(words_of(__file__, "idle"))
 
 
 def name_words(name: str) -> tuple[str, ...]:

@@ -8,28 +8,30 @@ from pathlib import Path
 
 import pytest
 
+from ctx_pipeline.language import terms
 from ctx_pipeline.language.word_lists import FILE, lines_of, named_words, pattern_of, words_of
+from ctx_pipeline.tools import words
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FILES = sorted((REPOSITORY / "ctx_pipeline").rglob(FILE))
-_USED = re.compile(r"""(?:words_of|pattern_of|named_words|lines_of)\(__name__, ["'](\w+)["']\)""")
+_USED = re.compile(r"""(?:words_of|pattern_of|named_words|lines_of)\(__file__, ["'](\w+)["']\)""")
 
 
 def test_a_list_keeps_its_order_and_leaves_comments_out():
-    asking = words_of("ctx_pipeline.language.terms", "chinese_asking")
+    asking = words_of(terms.__file__, "chinese_asking")
     assert asking[0] == "为什么"
-    assert not any("#" in word for word in asking)
-    assert pattern_of("ctx_pipeline.language.terms", "chinese_asking") == "|".join(asking)
+    assert not any("#" in each for each in asking)
+    assert pattern_of(terms.__file__, "chinese_asking") == "|".join(asking)
 
 
 def test_a_named_line_gives_its_words_by_name():
-    synonyms = named_words("ctx_pipeline.tools.words", "synonyms")
+    synonyms = named_words(words.__file__, "synonyms")
     assert synonyms["list"] == ("list", "enumerate", "browse", "show")
 
 
 def test_a_list_that_is_not_there_is_a_key_error():
     with pytest.raises(KeyError):
-        lines_of("ctx_pipeline.language.terms", "no_such_list")
+        lines_of(terms.__file__, "no_such_list")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)

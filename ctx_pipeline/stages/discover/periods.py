@@ -140,7 +140,7 @@ def _has_year(text: str) -> bool:
 _JOINED_BEFORE = re.compile(r"([A-Za-z0-9]+)[-_/.\\]+$")
 _JOINED_AFTER = re.compile(r"[-_/\\]+[A-Za-z0-9]|\.[A-Za-z0-9]|[A-Za-z0-9_]")
 _TAGGED = re.compile(r"([A-Za-z0-9]+):$")
-_FIELDS_OF_TIME = frozenset(words_of(__name__, "fields_of_time"))
+_FIELDS_OF_TIME = frozenset(words_of(__file__, "fields_of_time"))
 """Words whose value, written after a colon, is a time; after any other word it is a tag:
 `app:2025-10-01`.
 """
