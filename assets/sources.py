@@ -80,16 +80,16 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
     )
     # Dagster compares the annotation with the bare class.
     def read_source(  # pyright: ignore[reportUnknownParameterType]
-        session: dg.ResourceParam[BuildSession],
+        ctx_session: dg.ResourceParam[BuildSession],
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:  # pyright: ignore[reportMissingTypeArgument]
-        with session.step(key.to_user_string()) as pipeline:
+        with ctx_session.step(key.to_user_string()) as pipeline:
             # Before reading: what changes meanwhile looks different afterwards, and is read once more.
             look = source_fingerprint(source, pipeline.home)
             before, tools = pipeline.store.max_seq(), tools_in_use(source, pipeline)
             report = pipeline.refresh_source(source.name)
             if retries is not None and _is_unreachable(report):
                 _try_again(retries)
-            session.sources.append(report)
+            ctx_session.sources.append(report)
             observed = pipeline.ledger.sources()[source.name]
             sample = _sample(pipeline, source)
             past = past_changes(dg.AssetExecutionContext.get().instance, key)
@@ -110,7 +110,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         yield from checks
         if observed.status == "failed":
             # A reading that failed must not count as a fresh one, here as little as in packs and in `ctx status`.
-            session.unread.add(key.to_python_identifier())
+            ctx_session.unread.add(key.to_python_identifier())
             raise _unread(source, report)
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(observed.fingerprint),

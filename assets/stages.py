@@ -186,13 +186,13 @@ def _stage_asset(
     )
     # Dagster compares the annotation with the bare class.
     def build_stage(  # pyright: ignore[reportUnknownParameterType]
-        session: dg.ResourceParam[BuildSession],
+        ctx_session: dg.ResourceParam[BuildSession],
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
-        with session.step(stage.key.to_user_string()) as pipeline:
+        with ctx_session.step(stage.key.to_user_string()) as pipeline:
             result = stage.run(pipeline)
             checks = stage_check_results(stage.name, pipeline)
             pin = index_pin(pipeline.layout) if stage.pool == ARTIFACT_POOL else None
-        session.stages[stage.name] = result
+        ctx_session.stages[stage.name] = result
         return dg.MaterializeResult(
             data_version=dg.DataVersion(result.data_version),
             metadata={**_metadata(result), **_pinned(pin)},

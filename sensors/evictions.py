@@ -34,16 +34,16 @@ SNAPSHOTS = dg.AssetKey(["stages", "context_snapshots"])
     ),
 )
 def evictions(
-    context: dg.SensorEvaluationContext, project: ContextProjectResource
+    context: dg.SensorEvaluationContext, ctx_project: ContextProjectResource
 ) -> dg.SensorResult | dg.SkipReason:
     """Record evictions and recalls."""
     from ctx_pipeline.errors import Corrupt, Unavailable
     from ctx_pipeline.lifecycle.sweep import record_evictions
 
-    if not (Path(project.home) / "ctx.toml").is_file():
+    if not (Path(ctx_project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
     try:
-        with project.pipeline() as pipeline:
+        with ctx_project.pipeline() as pipeline:
             sweep = record_evictions(pipeline, cursor=context.cursor or "")
     except (Corrupt, Unavailable) as problem:
         # The cursor stays: the first tick after the mending goes on from there.

@@ -35,12 +35,12 @@ EVENTS_KEPT = timedelta(days=30)
     ),
 )
 def maintenance(
-    context: dg.SensorEvaluationContext, project: ContextProjectResource
+    context: dg.SensorEvaluationContext, ctx_project: ContextProjectResource
 ) -> dg.SkipReason:
     """Do what is due."""
-    if not (Path(project.home) / "ctx.toml").is_file():
+    if not (Path(ctx_project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
-    with project.pipeline() as pipeline:
+    with ctx_project.pipeline() as pipeline:
         done = [*_tidy(pipeline), *_prune(context, pipeline)]
     return dg.SkipReason("; ".join(done) if done else "nothing was due")
 

@@ -43,6 +43,7 @@ PUBLIC_NAMES = [
     "ContextPack",
     "ContextPolicy",
     "ContextProject",
+    "ContextProjectComponent",
     "ContextRequest",
     "ContextSnapshot",
     "CtxError",

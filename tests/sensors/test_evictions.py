@@ -31,7 +31,7 @@ def _tick(home: Path, cursor: str | None = None) -> dg.SensorResult | dg.SkipRea
     with (
         dg.DagsterInstance.ephemeral() as instance,
         dg.build_sensor_context(
-            instance=instance, cursor=cursor, resources={"project": project}
+            instance=instance, cursor=cursor, resources={"ctx_project": project}
         ) as context,
     ):
         result = evictions(context)

@@ -23,7 +23,7 @@ from testing.artifacts import build_index, make_item, store_items, write_config
 
 def _tick(home: Path, instance: dg.DagsterInstance) -> str:
     project = ContextProjectResource(home=str(home))
-    with dg.build_sensor_context(instance=instance, resources={"project": project}) as context:
+    with dg.build_sensor_context(instance=instance, resources={"ctx_project": project}) as context:
         return str(maintenance(context).skip_message)
 
 
