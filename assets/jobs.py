@@ -12,7 +12,9 @@ import dagster as dg
 
 BUILD_JOB = "build_all"
 ASSEMBLE_JOB = "assemble_context_job"
-JOBS = frozenset({BUILD_JOB, ASSEMBLE_JOB})
+MAINTAIN_JOB = "maintain"
+EVICTIONS_JOB = "record_evictions"
+JOBS = frozenset({BUILD_JOB, ASSEMBLE_JOB, MAINTAIN_JOB, EVICTIONS_JOB})
 KIND_TAG = "ctx/kind"
 """Tag of every job and of its runs: what kind of work it is."""
 

@@ -47,11 +47,17 @@ def mounted_definitions(home: Path, *, session: BuildSession | None = None) -> d
     from ctx_pipeline.assets.assemble import assemble_context_job
     from ctx_pipeline.assets.sources import source_assets
     from ctx_pipeline.assets.stages import stage_assets
+    from ctx_pipeline.assets.upkeep import maintain_job, record_evictions_job
     from ctx_pipeline.assets.usage import usage_assets
     from ctx_pipeline.config.settings import ProjectConfig, load_config
     from ctx_pipeline.sensors.evictions import evictions
     from ctx_pipeline.sensors.maintenance import maintenance
     from ctx_pipeline.sensors.run_failed import run_failed
+    from ctx_pipeline.sensors.schedules import (
+        build_all_daily,
+        maintain_daily,
+        record_evictions_daily,
+    )
     from ctx_pipeline.sensors.source_changes import source_changes
     from ctx_pipeline.sensors.superseded import superseded_versions
 
@@ -63,8 +69,8 @@ def mounted_definitions(home: Path, *, session: BuildSession | None = None) -> d
     build_all = build_job(_keys(whole), config.project.name if is_project else None)
     return dg.Definitions(
         assets=[*whole, *daily],
-        jobs=[build_all, assemble_context_job],
-        schedules=[_nightly(build_all)],
+        jobs=[build_all, assemble_context_job, maintain_job, record_evictions_job],
+        schedules=[build_all_daily, maintain_daily, record_evictions_daily],
         sensors=[
             evictions,
             maintenance,
@@ -108,16 +114,6 @@ def _resources(home: Path, session: BuildSession | None) -> dict[str, Any]:
 def quiet_console(context: dg.InitLoggerContext) -> logging.Logger:
     """Return Dagster's own console logger, without the lines that a run writes for debugging."""
     return dg.colored_console_logger.logger_fn(context)
-
-
-def _nightly(job: Any) -> dg.ScheduleDefinition:
-    return dg.ScheduleDefinition(
-        name="build_all_daily",
-        job=job,
-        cron_schedule="0 3 * * *",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Reads every source once a day, whatever its freshness window. Off until somebody turns it on.",
-    )
 
 
 def _automation(keys: Sequence[dg.AssetKey]) -> dg.AutomationConditionSensorDefinition:

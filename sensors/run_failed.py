@@ -34,8 +34,9 @@ _WRAPPERS = re.compile(r"^Dagster|^Failure$|^RetryRequested")
     minimum_interval_seconds=30,
     description=(
         "Writes each failed run of the project to `.ctx/alerts.jsonl` and the log, with its "
-        "assets and the class and code of the error, and sends the same to `[alerts] webhook` where one is set. "
-        "`ctx status` and `ctx doctor` show the newest. No content is written or sent, and a webhook that does not answer fails nothing."
+        "assets and the class and code of the error, and sends the same to `[alerts] webhook` "
+        "where one is set. `ctx status` and `ctx doctor` show the newest. No content is written or "
+        "sent, and a webhook that does not answer fails nothing."
     ),
 )
 def run_failed(

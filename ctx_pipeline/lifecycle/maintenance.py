@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.errors import Corrupt, Unavailable
-from ctx_pipeline.index.artifact import Layout, prune_artifacts, read_pointer
+from ctx_pipeline.index.artifact import Layout, old_artifacts, prune_artifacts, read_pointer
 from ctx_pipeline.index.store import MAX_FRAGMENTS
 
 if TYPE_CHECKING:
@@ -37,6 +37,23 @@ class Upkeep:
     """Code of what keeps the published artifact from being known; then no artifact and no leftover was touched."""
 
 
+def untidy(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return in words what `tidy` would mend; writes nothing, and needs no lock."""
+    fragments, layout = pipeline.store.fragments(), pipeline.layout
+    try:
+        artifacts = old_artifacts(layout, pipeline.config.artifact.keep)
+        dead = len(leftovers(layout, pipeline.clock()))
+    except (Corrupt, Unavailable):
+        # What is published cannot be read, so nobody knows what it needs.
+        artifacts = dead = 0
+    counted = {
+        f"{fragments} fragments of the store": fragments > MAX_FRAGMENTS,
+        f"{artifacts} old artifacts": artifacts > 0,
+        f"{dead} leftovers of dead builds": dead > 0,
+    }
+    return tuple(words for words, is_due in counted.items() if is_due)
+
+
 def tidy(pipeline: Pipeline) -> Upkeep:
     """Merge a fragmented store, remove old artifacts and what dead builds left. Call it holding the build lock.
 
@@ -48,15 +65,15 @@ def tidy(pipeline: Pipeline) -> Upkeep:
         pipeline.store.optimize()
     merged = fragments > MAX_FRAGMENTS
     try:
-        leftovers = remove_leftovers(pipeline.layout, pipeline.clock())
+        removed = remove_leftovers(pipeline.layout, pipeline.clock())
         artifacts = prune_artifacts(pipeline.layout, pipeline.config.artifact.keep)
     except (Corrupt, Unavailable) as unknown:
         return Upkeep(merged, fragments, 0, 0, unknown.stable_code)
-    return Upkeep(merged, fragments, artifacts, leftovers)
+    return Upkeep(merged, fragments, artifacts, removed)
 
 
-def remove_leftovers(layout: Layout, now: datetime) -> int:
-    """Remove what builds left behind that ended before they were done; return how much. Needs the build lock.
+def leftovers(layout: Layout, now: datetime) -> list[Path]:
+    """Return what builds left behind that ended before they were done.
 
     The staging folder of the newest unpublished build stays: the next build goes on from it.
     """
@@ -78,7 +95,12 @@ def remove_leftovers(layout: Layout, now: datetime) -> int:
     )
     dead += stagings[:-1]
     dead += [path for staging in stagings[-1:] for path in staging.glob("*.tmp")]
-    old = [path for path in dead if path.stat().st_mtime < before]
+    return [path for path in dead if path.stat().st_mtime < before]
+
+
+def remove_leftovers(layout: Layout, now: datetime) -> int:
+    """Remove the leftovers of dead builds; return how many. Needs the build lock."""
+    old = leftovers(layout, now)
     for path in old:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
