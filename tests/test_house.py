@@ -23,7 +23,7 @@ ROOMS = ("assets", "resources", "sensors")
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
 OVERSIZE: dict[str, int] = {
-    "ctx_pipeline/building/audit.py": 660,
+    "ctx_pipeline/building/audit.py": 631,
     "ctx_pipeline/building/ingest.py": 650,
     "ctx_pipeline/building/ingest.py::plan_changes": 67,
     "ctx_pipeline/building/pipeline.py": 614,
@@ -32,7 +32,6 @@ OVERSIZE: dict[str, int] = {
     "ctx_pipeline/index/reader.py": 651,
     "ctx_pipeline/stages/discover/serve.py::request_candidates": 66,
     "ctx_pipeline/stages/rank/features.py::add_scores": 78,
-    "assets/sources.py::_source_asset": 61,
 }
 """Path or path::function -> lines allowed. Only ever removed from."""
 

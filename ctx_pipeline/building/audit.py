@@ -7,12 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ctx_pipeline.building.checks import (
+    AUTHORITY_IS_WITHIN_POLICY,
+    EVERY_ROW_HAS_A_SCOPE,
+    LABELS_ARE_WITHIN_SCOPE,
+    ONE_ROW_PER_VERSION,
+    ONLY_CURRENT_VERSIONS_ARE_LIVE,
+    ROWS_MATCH_THE_STORE,
+    STAGE_CHECKS,
+    TOKEN_COUNTS_ARE_EXACT,
+    VECTORS_ARE_OF_ONE_MODEL,
+    WITHDRAWN_ROWS_STAY_OUT,
+    Finding,
+)
 from ctx_pipeline.config.settings import VERIFIED_MEMORY_AUTHORITY
 from ctx_pipeline.contracts import ContextItem, Rendition, SourceKind
 from ctx_pipeline.index.artifact import Staging
@@ -50,19 +63,6 @@ _NUMBERED = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})(?:\+[0-9a-f]{8})?")
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found."""
-
-    check: str
-    passed: bool
-    blocking: bool
-    """Whether what failed would make serving wrong, so that the build must not be published."""
-    counts: dict[str, int] = field(default_factory=dict[str, int])
-    samples: tuple[str, ...] = ()
-    """Ids, or names, of the first things that failed; never content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,7 @@ def one_row_per_version(discovered: pa.Table) -> Finding:
     codes = keys.dictionary_encode().indices.to_numpy()
     repeated = np.bincount(codes, minlength=1)[codes] > 1 if len(codes) else np.zeros(0, np.bool_)
     doubled = int(repeated.sum())
-    return Finding(
-        "one_row_per_version", not doubled, True, {"doubled_rows": doubled}, _named(keys, repeated)
-    )
+    return ONE_ROW_PER_VERSION.found(not doubled, {"doubled_rows": doubled}, _named(keys, repeated))
 
 
 def rows_match_the_store(
@@ -178,7 +176,7 @@ def rows_match_the_store(
     }
     passed = not counts["missing_rows"] and not counts["extra_rows"]
     names = (*_named(expected, missing), *_named(actual, extra))[:SAMPLES]
-    return Finding("rows_match_the_store", passed, True, counts, names)
+    return ROWS_MATCH_THE_STORE.found(passed, counts, names)
 
 
 def vectors_are_of_one_model(
@@ -196,9 +194,7 @@ def vectors_are_of_one_model(
     column = vectors.column("vector").combine_chunks()
     width = vectors.schema.field("vector").type.list_size
     if width != dim:
-        return Finding(
-            "vectors_are_of_one_model", False, True, {"length": width, "expected_length": dim}
-        )
+        return VECTORS_ARE_OF_ONE_MODEL.found(False, {"length": width, "expected_length": dim})
     values = column.flatten().to_numpy().reshape(-1, dim)
     squares = np.einsum("ij,ij->i", values, values) if len(values) else np.zeros(0, np.float32)
     wrong = ~np.isfinite(squares) | (
@@ -213,10 +209,8 @@ def vectors_are_of_one_model(
         "blank": int((squares == 0).sum()),
         "not_of_the_store": int(other.sum()),
     }
-    return Finding(
-        "vectors_are_of_one_model",
+    return VECTORS_ARE_OF_ONE_MODEL.found(
         not (wrong | other).any(),
-        True,
         counts,
         _named(keys, wrong | other),
     )
@@ -241,10 +235,8 @@ def every_row_has_a_scope(discovered: pa.Table, filtered: pa.Table) -> Finding:
     hidden = closed[filtered.column("scope").to_numpy()] if len(labels) else np.zeros(0, np.bool_)
     count = int(hidden.sum())
     keys = version_keys(discovered).combine_chunks()
-    return Finding(
-        "every_row_has_a_scope",
+    return EVERY_ROW_HAS_A_SCOPE.found(
         not count,
-        False,
         {"rows_without_scope": count},
         _named(keys, hidden),
     )
@@ -279,10 +271,8 @@ def withdrawn_rows_stay_out(
         (state == STATE_LIVE) & (is_aside != STATE_LIVE)
     )
     counts = {"withdrawn_but_live": int(served.sum()), "live_but_withdrawn": int(hidden.sum())}
-    return Finding(
-        "withdrawn_rows_stay_out",
+    return WITHDRAWN_ROWS_STAY_OUT.found(
         not (served | hidden).any(),
-        True,
         counts,
         _named(keys, served | hidden),
     )
@@ -359,9 +349,7 @@ def only_current_versions_are_live(
             ]
         ] = True
     counts = {"live_rows": int(live.sum()), "replaced_but_live": int(wrong.sum())}
-    return Finding(
-        "only_current_versions_are_live", not wrong.any(), True, counts, _named(keys, wrong)
-    )
+    return ONLY_CURRENT_VERSIONS_ARE_LIVE.found(not wrong.any(), counts, _named(keys, wrong))
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,10 +432,8 @@ def labels_are_within_scope(
         wrong[row] = item is None or not is_within(labels[int(scopes[row])], _own_scope(item))
     count = int(wrong.sum())
     keys = version_keys(discovered).combine_chunks()
-    return Finding(
-        "labels_are_within_scope",
+    return LABELS_ARE_WITHIN_SCOPE.found(
         not count,
-        True,
         {"rows": len(rows), "wider_rows": count},
         _named(keys, wrong),
     )
@@ -496,12 +482,8 @@ def authority_is_within_policy(
     above = (values > limits) & (sequences == newest[codes])
     counts = {"outside_0_to_100": int(outside.sum()), "above_their_source": int(above.sum())}
     failed = outside | above
-    return Finding(
-        "authority_is_within_policy",
-        not failed.any(),
-        bool(outside.any()),
-        counts,
-        _named(keys, failed),
+    return AUTHORITY_IS_WITHIN_POLICY.found(
+        not failed.any(), counts, _named(keys, failed), only_warns=not outside.any()
     )
 
 
@@ -529,24 +511,12 @@ def token_counts_are_exact(
                 wrong[row] |= number != (0 if block is None else count(block, encoding))
     keys = version_keys(discovered).combine_chunks()
     counts = {"compared": compared, "wrong_rows": int(wrong.sum())}
-    return Finding("token_counts_are_exact", not wrong.any(), True, counts, _named(keys, wrong))
+    return TOKEN_COUNTS_ARE_EXACT.found(not wrong.any(), counts, _named(keys, wrong))
 
 
 # --- a project's build
 
 
-CHECKS: Mapping[str, tuple[str, ...]] = {
-    "discovered_items": ("one_row_per_version", "rows_match_the_store", "vectors_are_of_one_model"),
-    "filtered_items": (
-        "every_row_has_a_scope",
-        "withdrawn_rows_stay_out",
-        "only_current_versions_are_live",
-        "labels_are_within_scope",
-    ),
-    "ranked_items": ("authority_is_within_policy",),
-    "budgeted_items": ("token_counts_are_exact",),
-}
-"""The checks of each stage that is audited before `assembled_items` publishes."""
 _PARTS = {
     "discovered_items": ("discovered", "vectors"),
     "filtered_items": ("filtered",),
@@ -560,7 +530,7 @@ def audit_stage(pipeline: Pipeline, stage: str) -> tuple[Finding, ...]:
 
     What failed a check that blocks is no longer taken for written: the next build writes it anew.
     """
-    if stage not in CHECKS:
+    if stage not in STAGE_CHECKS:
         return ()
     generation = pipeline.generation()
     staging = Staging(pipeline.layout, generation)
@@ -570,7 +540,8 @@ def audit_stage(pipeline: Pipeline, stage: str) -> tuple[Finding, ...]:
         findings = _AUDITS[stage](pipeline, staging, discovered, recorded)
     else:
         counts = {"rows": part.num_rows, "expected_rows": discovered.num_rows}
-        findings = tuple(Finding(name, False, True, counts) for name in CHECKS[stage])
+        # Rows are missing, so that no check could have compared them.
+        findings = tuple(Finding(check.name, False, True, counts) for check in STAGE_CHECKS[stage])
     if any(finding.blocking and not finding.passed for finding in findings):
         for name in _PARTS[stage]:
             staging.discard(name)

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ctx_pipeline.building.audit import CHECKS, LABEL_ROWS, Finding, audit_stage
+from ctx_pipeline.building.audit import LABEL_ROWS, audit_stage
+from ctx_pipeline.building.checks import STAGE_CHECKS, Finding
 from ctx_pipeline.building.pipeline import Pipeline
 from ctx_pipeline.building.source_audit import schema_is_stable, volume_is_usual
 from ctx_pipeline.contracts import ItemKind
@@ -101,7 +102,9 @@ def home(built: Path, tmp_path: Path) -> Path:
 def audit(home: Path) -> dict[str, Finding]:
     with open_pipeline(home) as pipeline:
         return {
-            finding.check: finding for stage in CHECKS for finding in audit_stage(pipeline, stage)
+            finding.check: finding
+            for stage in STAGE_CHECKS
+            for finding in audit_stage(pipeline, stage)
         }
 
 
@@ -140,7 +143,7 @@ def failed(home: Path) -> set[str]:
 
 def test_a_sound_project_passes_every_check_but_says_what_nobody_sees(home: Path):
     findings = audit(home)
-    assert set(findings) == {name for names in CHECKS.values() for name in names}
+    assert set(findings) == {check.name for checks in STAGE_CHECKS.values() for check in checks}
     assert {name for name, finding in findings.items() if not finding.passed} == {
         "every_row_has_a_scope"
     }
