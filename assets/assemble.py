@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
+from ctx_pipeline.assets.jobs import ASSEMBLE_JOB, KIND_TAG
 from ctx_pipeline.assets.metadata import markdown_table
 from ctx_pipeline.resources import ContextProjectResource
 
@@ -38,7 +39,7 @@ class AssembleConfig(dg.Config):
 @dg.op(
     out=dg.Out(
         dict,
-        io_manager_key="pack_memory",
+        io_manager_key="ctx_pack_memory",
         description="The ContextPack as JSON; it stays in this process.",
     ),
     description=(
@@ -47,11 +48,11 @@ class AssembleConfig(dg.Config):
     ),
 )
 def assemble_context(
-    context: dg.OpExecutionContext, config: AssembleConfig, project: ContextProjectResource
+    context: dg.OpExecutionContext, config: AssembleConfig, ctx_project: ContextProjectResource
 ) -> dict[str, Any]:
     """Assemble one pack."""
     request = _request(config.request)
-    with project.open() as opened:
+    with ctx_project.open() as opened:
         _require_within(request.identity, opened.identity())
         pack = opened.assemble(request, at=_clock(config.at), durable=True)
     context.add_output_metadata(_metadata(pack))
@@ -59,9 +60,10 @@ def assemble_context(
 
 
 @dg.job(
+    name=ASSEMBLE_JOB,
     description="Assembles one context pack from a request in the run configuration.",
     executor_def=dg.in_process_executor,
-    tags={"ctx/kind": "assemble"},
+    tags={KIND_TAG: "assemble"},
 )
 def assemble_context_job() -> None:
     """Assemble one pack."""

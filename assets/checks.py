@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from ctx_pipeline.assets.metadata import is_open
-from ctx_pipeline.building.audit import Finding
+from ctx_pipeline.building.checks import (
+    DEFINITIONS_ARE_VALID,
+    EVERY_FILE_LOADED,
+    NOTHING_VANISHED,
+    SCHEMA_IS_STABLE,
+    STAGE_CHECKS,
+    TOOL_TEXTS_ARE_STABLE,
+    TOOLS_ARE_SOUND,
+    VOLUME_IS_USUAL,
+    Check,
+    Finding,
+)
 from ctx_pipeline.building.source_audit import (
     NAMED,
     live_tools,
@@ -17,7 +28,7 @@ from ctx_pipeline.building.source_audit import (
     tools_are_sound,
     volume_is_usual,
 )
-from ctx_pipeline.building.stage_audit import CHECKS, audit_stage
+from ctx_pipeline.building.stage_audit import audit_stage
 from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.text import reference
 from ctx_pipeline.tools import diff
@@ -32,40 +43,22 @@ if TYPE_CHECKING:
 READINGS = 10
 """Earlier readings of a source that say how much usually changes."""
 
-DESCRIPTIONS = {
-    "one_row_per_version": "Every item version of a tenant is staged once.",
-    "rows_match_the_store": "The rows are the item versions of the store less what was forgotten, counted anew.",
-    "vectors_are_of_one_model": "Vectors are finite, of length 1, and those that the store has for their text.",
-    "every_row_has_a_scope": "Every row has a tenant, a grant and a sensitivity; without them nobody sees it.",
-    "withdrawn_rows_stay_out": "Rows are retired, quarantined or forgotten exactly when the record says so.",
-    "only_current_versions_are_live": "Of each item the newest version that has begun is live, and no other.",
-    "labels_are_within_scope": "Sampled rows are open to nobody to whom their item is closed.",
-    "authority_is_within_policy": "Authority is 0 to 100, and no higher than the source's own.",
-    "token_counts_are_exact": "Sampled token counts are what the tokenizer says of the staged text.",
-    "schema_is_stable": "No table lost a column or changed a type, and right calls of a tool stay right.",
-    "volume_is_usual": "The reading has not added and lost far more items than the ones before.",
-    "tools_are_sound": "No tool's definition has an error that `ctx tools lint` finds.",
-    "tool_texts_are_stable": "No text of a tool changed while its parameters stayed as they were.",
+SOURCE_CHECKS = (EVERY_FILE_LOADED, NOTHING_VANISHED, SCHEMA_IS_STABLE, VOLUME_IS_USUAL)
+KIND_CHECKS: Mapping[SourceKind, tuple[Check, ...]] = {
+    SourceKind.SEMANTIC_REGISTRY: (DEFINITIONS_ARE_VALID,),
+    SourceKind.TOOLS: (TOOLS_ARE_SOUND, TOOL_TEXTS_ARE_STABLE),
 }
-SOURCE_CHECKS = ("schema_is_stable", "volume_is_usual")
-TOOL_CHECKS = ("tools_are_sound", "tool_texts_are_stable")
-"""Checks of the sources of kind `tools` alone."""
-NEVER_BLOCKING = frozenset({*SOURCE_CHECKS, *TOOL_CHECKS, "every_row_has_a_scope"})
+"""What is checked of sources of one kind beside `SOURCE_CHECKS`."""
 
 
 def stage_check_specs(stage: str, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return the checks of a stage asset. One that blocks and fails keeps the artifact that is served."""
-    return [_spec(name, key) for name in CHECKS.get(stage, ())]
+    """Return the checks of a stage. One that blocks and fails keeps the artifact that is served."""
+    return [_spec(check, key) for check in STAGE_CHECKS.get(stage, ())]
 
 
-def source_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return what is checked of how a source has changed; both only warn."""
-    return [_spec(name, key) for name in SOURCE_CHECKS]
-
-
-def tool_check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return what is checked of tools; both only warn. Nothing for another kind of source."""
-    return [_spec(name, key) for name in TOOL_CHECKS] if source.kind is SourceKind.TOOLS else []
+def source_check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """Return the checks of a source: those of every one, and those of its kind."""
+    return [_spec(check, key) for check in (*SOURCE_CHECKS, *KIND_CHECKS.get(source.kind, ()))]
 
 
 def tools_in_use(source: SourceConfig, workspace: Workspace) -> tuple[LintTool, ...]:
@@ -100,9 +93,9 @@ def tool_check_results(
     return results, {**counts, "tools_changed": len(drift.changed), **shown}
 
 
-def _spec(name: str, key: dg.AssetKey) -> dg.AssetCheckSpec:
+def _spec(check: Check, key: dg.AssetKey) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
-        name, asset=key, blocking=name not in NEVER_BLOCKING, description=DESCRIPTIONS[name]
+        check.name, asset=key, blocking=check.blocking, description=check.description
     )
 
 
@@ -118,10 +111,16 @@ def source_check_results(
     before: int,
     past: Sequence[int],
 ) -> list[dg.AssetCheckResult]:
-    """Compare a reading with the ones before it. `before` is the store's last sequence before the reading."""
-    changed = report.added + report.retired
+    """Say how a source was read, and compare that with the readings before.
+
+    `before` is the store's last sequence before the reading. What vanished is an error that stops
+    the run before the stages; what is served stays as it is until the next one.
+    """
+    changed, withheld = report.added + report.retired, report.withheld
     return _results(
         (
+            EVERY_FILE_LOADED.found(not report.errors, {"errors": len(report.errors)}),
+            NOTHING_VANISHED.found(not withheld, {"withheld": withheld, "items": report.items}),
             schema_is_stable(workspace.store, report.name, before),
             volume_is_usual(changed, report.items, past),
         ),

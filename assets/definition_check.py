@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ctx_pipeline.assets.metadata import is_open, markdown_table
+from ctx_pipeline.building.checks import DEFINITIONS_ARE_VALID
 from ctx_pipeline.contracts import SourceKind
 from ctx_pipeline.text import reference
 
@@ -14,19 +15,6 @@ if TYPE_CHECKING:
     from ctx_pipeline.config.settings import SourceConfig
     from ctx_pipeline.contracts import DefinitionFinding
     from ctx_pipeline.workspace import Workspace
-
-CHECK = "definitions_are_valid"
-
-
-def definition_check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return the check of a semantic registry; nothing for another kind of source."""
-    if source.kind is not SourceKind.SEMANTIC_REGISTRY:
-        return []
-    description = (
-        "Names are unique, expressions parse, tables and columns exist, versions rise. Reading refuses a changed "
-        "definition under an old version by itself, so this check blocks nothing."
-    )
-    return [dg.AssetCheckSpec(CHECK, asset=key, description=description)]
 
 
 def definition_check_results(
@@ -49,7 +37,7 @@ def definition_check_results(
     errors = sum(finding.severity == "error" for finding in found.findings)
     return [
         dg.AssetCheckResult(
-            check_name=CHECK,
+            check_name=DEFINITIONS_ARE_VALID.name,
             passed=not errors,
             severity=dg.AssetCheckSeverity.ERROR,
             metadata={

@@ -12,10 +12,9 @@ from ctx_pipeline.assets.checks import (
     source_check_results,
     source_check_specs,
     tool_check_results,
-    tool_check_specs,
     tools_in_use,
 )
-from ctx_pipeline.assets.definition_check import definition_check_results, definition_check_specs
+from ctx_pipeline.assets.definition_check import definition_check_results
 from ctx_pipeline.assets.metadata import (
     SAMPLE_ROWS,
     errors_table,
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 GROUP = "sources"
 STORE_POOL = "ctx_store"
 """Assets that append to the item store; the store takes one writer at a time."""
-CHECK = "every_file_loaded"
-VANISHED = "nothing_vanished"
 NETWORK_RETRIES = dg.RetryPolicy(
     max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
@@ -74,16 +71,16 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         description=_description(source),
         freshness_policy=None if source.freshness is None else freshness_policy(source.freshness),
         automation_condition=stays_fresh(bootstrap=True),
-        check_specs=_check_specs(source, key),
+        check_specs=source_check_specs(source, key),
         pool=STORE_POOL,
         retry_policy=retries,
         tags={"ctx/when_to_load": source.when_to_load.value} if source.when_to_load else None,
     )
     # Dagster compares the annotation with the bare class.
     def read_source(  # pyright: ignore[reportUnknownParameterType]
-        session: dg.ResourceParam[BuildSession],
+        ctx_session: dg.ResourceParam[BuildSession],
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:  # pyright: ignore[reportMissingTypeArgument]
-        yield from _read(source, session, retries)
+        yield from _read(source, ctx_session, retries)
 
     return read_source
 
@@ -107,13 +104,7 @@ def _read(
         past = past_changes(dg.AssetExecutionContext.get().instance, key)
         changes = source_check_results(source, workspace, report, before, past)
         sound, drift = tool_check_results(source, workspace, tools)
-        checks = [
-            _check(report),
-            _vanished(report),
-            *changes,
-            *definition_check_results(source, workspace),
-            *sound,
-        ]
+        checks = [*changes, *definition_check_results(source, workspace), *sound]
     if report.errors:
         message = (
             f"{len(report.errors)} errors in files of source {source.name!r}; the rest was read"
@@ -132,26 +123,6 @@ def _read(
             **({} if look is None else {LOOK: look.digest}),
         },
     )
-
-
-def _check_specs(source: SourceConfig, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    return [
-        dg.AssetCheckSpec(
-            CHECK, asset=key, description="Every file of the source was read without an error."
-        ),
-        dg.AssetCheckSpec(
-            VANISHED,
-            asset=key,
-            blocking=True,
-            description=(
-                "The source has not lost more of its items than it plausibly would (`max_shrink`). What it lost is "
-                f"served until somebody confirms it: `ctx retire --source {source.name}`."
-            ),
-        ),
-        *definition_check_specs(source, key),
-        *source_check_specs(key),
-        *tool_check_specs(source, key),
-    ]
 
 
 def _unread(source: SourceConfig, report: SourceReport) -> dg.Failure:
@@ -220,25 +191,6 @@ def _metadata(source: SourceConfig, report: SourceReport, sample: list[str]) -> 
         **({"error_table": _errors(source, report)} if report.errors else {}),
         "sample_ids": dg.MetadataValue.json(sample),
     }
-
-
-def _check(report: SourceReport) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        check_name=CHECK,
-        passed=not report.errors,
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={"errors": len(report.errors)},
-    )
-
-
-def _vanished(report: SourceReport) -> dg.AssetCheckResult:
-    """An error that stops the run before the stages; what is served stays as it is until the next one."""
-    return dg.AssetCheckResult(
-        check_name=VANISHED,
-        passed=not report.withheld,
-        severity=dg.AssetCheckSeverity.ERROR,
-        metadata={"withheld": report.withheld, "items": report.items},
-    )
 
 
 def _sample(workspace: Workspace, source: SourceConfig) -> list[str]:

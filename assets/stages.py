@@ -186,13 +186,13 @@ def _stage_asset(
     )
     # Dagster compares the annotation with the bare class.
     def build_stage(  # pyright: ignore[reportUnknownParameterType]
-        session: dg.ResourceParam[BuildSession],
+        ctx_session: dg.ResourceParam[BuildSession],
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
-        with session.step(stage.key.to_user_string()):
-            result = stage.run(session.pipeline)
-            checks = stage_check_results(stage.name, session.pipeline)
-            pin = index_pin(session.workspace.layout) if stage.pool == ARTIFACT_POOL else None
-        session.stages[stage.name] = result
+        with ctx_session.step(stage.key.to_user_string()):
+            result = stage.run(ctx_session.pipeline)
+            checks = stage_check_results(stage.name, ctx_session.pipeline)
+            pin = index_pin(ctx_session.workspace.layout) if stage.pool == ARTIFACT_POOL else None
+        ctx_session.stages[stage.name] = result
         return dg.MaterializeResult(
             data_version=dg.DataVersion(result.data_version),
             metadata={**_metadata(result), **_pinned(pin)},

@@ -64,12 +64,12 @@ def _daily_exposure(start: date) -> dg.AssetsDefinition:
     )
     # Dagster compares the annotation with the bare class.
     def daily_exposure(  # pyright: ignore[reportUnknownParameterType]
-        project: ContextProjectResource,
+        ctx_project: ContextProjectResource,
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
         from ctx_pipeline.building.exposure import roll_up_day
 
         day = date.fromisoformat(dg.AssetExecutionContext.get().partition_key)
-        with project.workspace() as workspace:
+        with ctx_project.workspace() as workspace:
             done = roll_up_day(workspace.layout.derived, workspace.ledger, day)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(done.digest),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from ctx_pipeline.errors import CtxError
     from ctx_pipeline.orchestration.build import build
+    from ctx_pipeline.orchestration.component import ContextProjectComponent
     from ctx_pipeline.project import ContextProject
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ _HOMES = {
     "ContextPack": "ctx_pipeline.contracts",
     "ContextPolicy": "ctx_pipeline.contracts",
     "ContextProject": "ctx_pipeline.project",
+    "ContextProjectComponent": "ctx_pipeline.orchestration.component",
     "ContextRequest": "ctx_pipeline.contracts",
     "ContextSnapshot": "ctx_pipeline.contracts",
     "CtxError": "ctx_pipeline.errors",
@@ -50,6 +52,7 @@ __all__ = [
     "ContextPack",
     "ContextPolicy",
     "ContextProject",
+    "ContextProjectComponent",
     "ContextRequest",
     "ContextSnapshot",
     "CtxError",

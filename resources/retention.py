@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 
 PRUNED_RUNS = 20
-"""Most runs removed in one go, so that a build or a tick does not wait long for it."""
+"""Most runs removed in one go, so that a build does not wait long for it."""
 _PAGE = 500
 _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
@@ -24,24 +24,27 @@ def is_own_instance(instance: dg.DagsterInstance, home: Path) -> bool:
         return False
 
 
-def prune_runs(instance: dg.DagsterInstance, *, keep: int, limit: int = PRUNED_RUNS) -> int:
-    """Remove the oldest finished runs beyond `keep`, and their event files; return how many went.
+def prunable_runs(instance: dg.DagsterInstance, *, keep: int) -> list[str]:
+    """Return the finished runs beyond `keep` that no asset needs, the oldest first.
 
-    A run that an asset, or a partition of it, was last materialised by stays: with it would go what the graph knows.
+    A run that an asset, or a partition of it, was last materialised by stays: with it would go what
+    the graph knows.
     """
     finished = dg.RunsFilter(statuses=list(_FINISHED))
     if instance.get_runs_count(finished) <= keep:
-        return 0
+        return []
     needed = _last_builders(instance)
-    removed = 0
-    for run_id in reversed(instance.get_run_ids(finished)[keep:]):
-        if removed == limit:
-            break
-        if run_id not in needed:
-            instance.delete_run(run_id)
-            _delete_event_file(instance, run_id)
-            removed += 1
-    return removed
+    beyond = reversed(instance.get_run_ids(finished)[keep:])
+    return [run_id for run_id in beyond if run_id not in needed]
+
+
+def prune_runs(instance: dg.DagsterInstance, *, keep: int, limit: int = PRUNED_RUNS) -> int:
+    """Remove the oldest of the runs that can be pruned, and their files; return how many went."""
+    chosen = prunable_runs(instance, keep=keep)[:limit]
+    for run_id in chosen:
+        instance.delete_run(run_id)
+        _delete_event_file(instance, run_id)
+    return len(chosen)
 
 
 def _last_builders(instance: dg.DagsterInstance) -> set[str]:

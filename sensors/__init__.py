@@ -1,1 +1,1 @@
-"""Dagster sensors: they notice what a schedule would notice too late."""
+"""Dagster sensors and schedules: they notice what is due, and ask for runs that do it."""

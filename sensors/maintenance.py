@@ -1,80 +1,50 @@
-"""Keep a project small and quick: merge, drop, prune, a bounded part at a time."""
+"""Notice that a project needs tidying before the day is over."""
 
 # pyright: reportUnknownMemberType=false
 # Dagster's annotations leave type parameters out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ctx_pipeline.resources import ContextProjectResource, build_lock
-from ctx_pipeline.resources.retention import is_own_instance, prune_events, prune_runs
-
-if TYPE_CHECKING:
-    from ctx_pipeline.workspace import Workspace
+from ctx_pipeline.assets.jobs import MAINTAIN_JOB
+from ctx_pipeline.resources import ContextProjectResource
+from ctx_pipeline.resources.retention import is_own_instance, prunable_runs
 
 MINIMUM_INTERVAL_SECONDS = 600
-EVENTS_KEPT = timedelta(days=30)
-"""How long the graph shows observations and freshness changes."""
+MANY_RUNS = 20
+"""Runs past their number that are worth one of their own; the daily run takes fewer."""
 
 
 @dg.sensor(
     name="maintenance",
+    job_name=MAINTAIN_JOB,
     minimum_interval_seconds=MINIMUM_INTERVAL_SECONDS,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
-        "Every ten minutes merges the item store when it is in many fragments, removes serving artifacts beyond "
-        "`[artifact] keep` and what killed builds left, deletes snapshots past `[retention] snapshots`, and prunes "
-        "runs beyond `[retention] runs` and events older than 30 days from the project's own Dagster instance. It "
-        "never waits for a build and launches nothing."
+        "Looks every ten minutes whether the item store is in many fragments, there are artifacts "
+        "beyond `[artifact] keep` or leftovers of killed builds, or 20 runs or more are beyond "
+        "`[retention] runs`; then requests a run of `maintain`, at most one an hour. What only "
+        "grows old waits for `maintain_daily`. Changes nothing itself."
     ),
 )
 def maintenance(
-    context: dg.SensorEvaluationContext, project: ContextProjectResource
-) -> dg.SkipReason:
-    """Do what is due."""
-    if not (Path(project.home) / "ctx.toml").is_file():
+    context: dg.SensorEvaluationContext, ctx_project: ContextProjectResource
+) -> dg.RunRequest | dg.SkipReason:
+    """Ask for a run when something is due."""
+    from ctx_pipeline.lifecycle.maintenance import untidy
+
+    if not (Path(ctx_project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
-    with project.workspace() as workspace:
-        done = [*_tidy(workspace), *_prune(context, workspace)]
-    return dg.SkipReason("; ".join(done) if done else "nothing was due")
-
-
-def _tidy(workspace: Workspace) -> Iterator[str]:
-    from ctx_pipeline.errors import Unavailable
-    from ctx_pipeline.lifecycle.maintenance import tidy
-
-    try:
-        with build_lock(workspace.home, 0.0):
-            upkeep = tidy(workspace)
-    except Unavailable as busy:
-        yield f"store and artifacts were left alone ({busy.stable_code})"
-        return
-    if upkeep.optimized:
-        yield f"{upkeep.fragments} fragments of the store merged"
-    if upkeep.artifacts:
-        yield f"{upkeep.artifacts} old artifacts removed"
-    if upkeep.leftovers:
-        yield f"{upkeep.leftovers} leftovers of dead builds removed"
-    if upkeep.problem:
-        yield f"artifacts were left alone: what is published cannot be read ({upkeep.problem})"
-
-
-def _prune(context: dg.SensorEvaluationContext, workspace: Workspace) -> Iterator[str]:
-    from ctx_pipeline.lifecycle.maintenance import forget_snapshots
-
-    if snapshots := forget_snapshots(workspace):
-        yield f"{snapshots} snapshots past their time deleted"
-    instance = context.instance
-    if not is_own_instance(instance, workspace.home):
-        yield "runs and events were left alone: this Dagster instance is not the project's own"
-        return
-    if runs := prune_runs(instance, keep=workspace.config.retention.runs):
-        yield f"{runs} old runs removed"
-    if events := prune_events(instance, workspace.clock() - EVENTS_KEPT):
-        yield f"{events} old events removed"
+    with ctx_project.workspace() as workspace:
+        due, hour = list(untidy(workspace)), f"{workspace.clock():%Y-%m-%dT%H}"
+        if is_own_instance(context.instance, workspace.home):
+            runs = prunable_runs(context.instance, keep=workspace.config.retention.runs)
+            due += [f"{len(runs)} old runs"] if len(runs) >= MANY_RUNS else []
+    if not due:
+        return dg.SkipReason("nothing is due")
+    context.log.info(f"due: {'; '.join(due)}")
+    # A run that was left alone by a build, or that failed, is followed by one of the next hour.
+    return dg.RunRequest(run_key=hour)

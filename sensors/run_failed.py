@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ctx_pipeline.assets import sources, stages, usage
+from ctx_pipeline.assets.jobs import JOBS
 from ctx_pipeline.resources import ContextProjectResource
 
 if TYPE_CHECKING:
     from ctx_pipeline.building.alerts import Alert
 
+_GROUPS = frozenset({sources.GROUP, stages.GROUP, usage.GROUP})
 CODE = "code"
 """Metadata of a failure: the stable code of the error behind it."""
 _CODE_IN_TEXT = re.compile(r"^[\w.]+: ([a-z][a-z_]{2,60}): ")
@@ -30,22 +33,25 @@ _WRAPPERS = re.compile(r"^Dagster|^Failure$|^RetryRequested")
     default_status=dg.DefaultSensorStatus.RUNNING,
     minimum_interval_seconds=30,
     description=(
-        "Writes each failed run to `.ctx/alerts.jsonl` and the log, with its assets and the class and code of the "
-        "error, and sends the same to `[alerts] webhook` where one is set. `ctx status` and `ctx doctor` show the "
-        "newest. No content is written or sent, and a webhook that does not answer fails nothing."
+        "Writes each failed run of the project to `.ctx/alerts.jsonl` and the log, with its "
+        "assets and the class and code of the error, and sends the same to `[alerts] webhook` "
+        "where one is set. `ctx status` and `ctx doctor` show the newest. No content is written or "
+        "sent, and a webhook that does not answer fails nothing."
     ),
 )
 def run_failed(
-    context: dg.RunFailureSensorContext, project: ContextProjectResource
+    context: dg.RunFailureSensorContext, ctx_project: ContextProjectResource
 ) -> dg.SkipReason | None:
     """Raise one alert per failed run."""
     from ctx_pipeline.building.alerts import raise_alert
     from ctx_pipeline.config.settings import load_config
     from ctx_pipeline.errors import CtxError
 
-    home = Path(project.home)
+    home = Path(ctx_project.home)
     if not (home / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
+    if not _is_ours(context):
+        return dg.SkipReason("the run is of other assets of this code location")
     try:
         webhook = load_config(home).config.alerts.webhook
     except CtxError:
@@ -76,6 +82,15 @@ def alert_of(context: dg.RunFailureSensorContext) -> Alert:
         code=code,
         at=datetime.fromtimestamp(ended, UTC) if ended else datetime.now(UTC),
     )
+
+
+def _is_ours(context: dg.RunFailureSensorContext) -> bool:
+    """Return whether a run belongs to the project: others may stand beside it in one code location."""
+    run = context.dagster_run
+    if run.job_name in JOBS:
+        return True
+    planned = (key for _, key in _planned(context.instance, run.run_id))
+    return any(key.partition("/")[0] in _GROUPS for key in planned)
 
 
 def _planned(instance: dg.DagsterInstance, run_id: str) -> Iterator[tuple[str, str]]:

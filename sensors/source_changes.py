@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from ctx_pipeline.assets.jobs import BUILD_JOB
 from ctx_pipeline.assets.sources import LOOK, source_key
 from ctx_pipeline.resources import ContextProjectResource
 
@@ -82,7 +83,7 @@ class _Tick:
 
 @dg.sensor(
     name="source_changes",
-    target=dg.AssetSelection.groups("sources"),
+    job_name=BUILD_JOB,
     minimum_interval_seconds=MINIMUM_INTERVAL_SECONDS,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
@@ -93,13 +94,13 @@ class _Tick:
     ),
 )
 def source_changes(
-    context: dg.SensorEvaluationContext, project: ContextProjectResource
+    context: dg.SensorEvaluationContext, ctx_project: ContextProjectResource
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run for the sources that changed."""
-    if not (Path(project.home) / "ctx.toml").is_file():
+    if not (Path(ctx_project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
     seen = _read_cursor(context.cursor)
-    with project.workspace() as workspace:
+    with ctx_project.workspace() as workspace:
         tick = _look(context.instance, workspace, seen)
     cursor = json.dumps(
         {"looks": seen.looks, "next": seen.next}, ensure_ascii=False, sort_keys=True

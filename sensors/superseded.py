@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from ctx_pipeline.assets.jobs import BUILD_JOB
 from ctx_pipeline.assets.sources import source_key
 from ctx_pipeline.assets.stages import STAGES
 from ctx_pipeline.building.generation import current_generation
@@ -31,7 +32,7 @@ MAX_ATTEMPTS = 3
 
 @dg.sensor(
     name="superseded_versions",
-    target=dg.AssetSelection.groups("sources", "stages"),
+    job_name=BUILD_JOB,
     minimum_interval_seconds=MINIMUM_INTERVAL_SECONDS,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
@@ -42,12 +43,12 @@ MAX_ATTEMPTS = 3
     ),
 )
 def superseded_versions(
-    context: dg.SensorEvaluationContext, project: ContextProjectResource
+    context: dg.SensorEvaluationContext, ctx_project: ContextProjectResource
 ) -> dg.SensorResult | dg.SkipReason:
     """Request a run when the artifact is behind."""
-    if not (Path(project.home) / "ctx.toml").is_file():
+    if not (Path(ctx_project.home) / "ctx.toml").is_file():
         return dg.SkipReason("there is no context project here: set CTX_HOME")
-    with project.workspace() as workspace:
+    with ctx_project.workspace() as workspace:
         request, reason = _request(context, workspace)
     if request is None:
         return dg.SensorResult(skip_reason=dg.SkipReason(reason))

@@ -32,6 +32,7 @@ PUBLIC_NAMES = [
     "ContextPack",
     "ContextPolicy",
     "ContextProject",
+    "ContextProjectComponent",
     "ContextRequest",
     "ContextSnapshot",
     "CtxError",

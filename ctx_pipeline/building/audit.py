@@ -8,12 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ctx_pipeline.building.checks import (
+    AUTHORITY_IS_WITHIN_POLICY,
+    EVERY_ROW_HAS_A_SCOPE,
+    LABELS_ARE_WITHIN_SCOPE,
+    ONE_ROW_PER_VERSION,
+    ONLY_CURRENT_VERSIONS_ARE_LIVE,
+    ROWS_MATCH_THE_STORE,
+    TOKEN_COUNTS_ARE_EXACT,
+    VECTORS_ARE_OF_ONE_MODEL,
+    WITHDRAWN_ROWS_STAY_OUT,
+    Finding,
+)
 from ctx_pipeline.config.settings import VERIFIED_MEMORY_AUTHORITY
 from ctx_pipeline.contracts import ContextItem, Rendition, SourceKind
 from ctx_pipeline.index.labels import labels_of
@@ -49,19 +61,6 @@ _NUMBERED = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})(?:\+[0-9a-f]{8})?")
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found."""
-
-    check: str
-    passed: bool
-    blocking: bool
-    """Whether what failed would make serving wrong, so that the build must not be published."""
-    counts: dict[str, int] = field(default_factory=dict[str, int])
-    samples: tuple[str, ...] = ()
-    """Ids, or names, of the first things that failed; never content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +140,7 @@ def one_row_per_version(discovered: pa.Table) -> Finding:
     codes = keys.dictionary_encode().indices.to_numpy()
     repeated = np.bincount(codes, minlength=1)[codes] > 1 if len(codes) else np.zeros(0, np.bool_)
     doubled = int(repeated.sum())
-    return Finding(
-        "one_row_per_version", not doubled, True, {"doubled_rows": doubled}, _named(keys, repeated)
-    )
+    return ONE_ROW_PER_VERSION.found(not doubled, {"doubled_rows": doubled}, _named(keys, repeated))
 
 
 def rows_match_the_store(
@@ -177,7 +174,7 @@ def rows_match_the_store(
     }
     passed = not counts["missing_rows"] and not counts["extra_rows"]
     names = (*_named(expected, missing), *_named(actual, extra))[:SAMPLES]
-    return Finding("rows_match_the_store", passed, True, counts, names)
+    return ROWS_MATCH_THE_STORE.found(passed, counts, names)
 
 
 def vectors_are_of_one_model(
@@ -197,9 +194,7 @@ def vectors_are_of_one_model(
     column = vectors.column("vector").combine_chunks()
     width = vectors.schema.field("vector").type.list_size
     if width != dim:
-        return Finding(
-            "vectors_are_of_one_model", False, True, {"length": width, "expected_length": dim}
-        )
+        return VECTORS_ARE_OF_ONE_MODEL.found(False, {"length": width, "expected_length": dim})
     values = column.flatten().to_numpy().reshape(-1, dim)
     squares = np.einsum("ij,ij->i", values, values) if len(values) else np.zeros(0, np.float32)
     wrong = ~np.isfinite(squares) | (
@@ -214,10 +209,8 @@ def vectors_are_of_one_model(
         "blank": int((squares == 0).sum()),
         "not_of_the_store": int(other.sum()),
     }
-    return Finding(
-        "vectors_are_of_one_model",
+    return VECTORS_ARE_OF_ONE_MODEL.found(
         not (wrong | other).any(),
-        True,
         counts,
         _named(keys, wrong | other),
     )
@@ -244,10 +237,8 @@ def every_row_has_a_scope(discovered: pa.Table, filtered: pa.Table) -> Finding:
     hidden = closed[filtered.column("scope").to_numpy()] if len(labels) else np.zeros(0, np.bool_)
     count = int(hidden.sum())
     keys = version_keys(discovered).combine_chunks()
-    return Finding(
-        "every_row_has_a_scope",
+    return EVERY_ROW_HAS_A_SCOPE.found(
         not count,
-        False,
         {"rows_without_scope": count},
         _named(keys, hidden),
     )
@@ -284,10 +275,8 @@ def withdrawn_rows_stay_out(
         (state == STATE_LIVE) & (is_aside != STATE_LIVE)
     )
     counts = {"withdrawn_but_live": int(served.sum()), "live_but_withdrawn": int(hidden.sum())}
-    return Finding(
-        "withdrawn_rows_stay_out",
+    return WITHDRAWN_ROWS_STAY_OUT.found(
         not (served | hidden).any(),
-        True,
         counts,
         _named(keys, served | hidden),
     )
@@ -367,9 +356,7 @@ def only_current_versions_are_live(
             ]
         ] = True
     counts = {"live_rows": int(live.sum()), "replaced_but_live": int(wrong.sum())}
-    return Finding(
-        "only_current_versions_are_live", not wrong.any(), True, counts, _named(keys, wrong)
-    )
+    return ONLY_CURRENT_VERSIONS_ARE_LIVE.found(not wrong.any(), counts, _named(keys, wrong))
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,10 +442,8 @@ def labels_are_within_scope(
         wrong[row] = item is None or not is_within(labels[int(scopes[row])], _own_scope(item))
     count = int(wrong.sum())
     keys = version_keys(discovered).combine_chunks()
-    return Finding(
-        "labels_are_within_scope",
+    return LABELS_ARE_WITHIN_SCOPE.found(
         not count,
-        True,
         {"rows": len(rows), "wider_rows": count},
         _named(keys, wrong),
     )
@@ -508,12 +493,8 @@ def authority_is_within_policy(
     above = (values > limits) & (sequences == newest[codes])
     counts = {"outside_0_to_100": int(outside.sum()), "above_their_source": int(above.sum())}
     failed = outside | above
-    return Finding(
-        "authority_is_within_policy",
-        not failed.any(),
-        bool(outside.any()),
-        counts,
-        _named(keys, failed),
+    return AUTHORITY_IS_WITHIN_POLICY.found(
+        not failed.any(), counts, _named(keys, failed), only_warns=not outside.any()
     )
 
 
@@ -543,4 +524,4 @@ def token_counts_are_exact(
                 wrong[row] |= number != (0 if block is None else count(block, encoding))
     keys = version_keys(discovered).combine_chunks()
     counts = {"compared": compared, "wrong_rows": int(wrong.sum())}
-    return Finding("token_counts_are_exact", not wrong.any(), True, counts, _named(keys, wrong))
+    return TOKEN_COUNTS_ARE_EXACT.found(not wrong.any(), counts, _named(keys, wrong))

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ctx_pipeline.building.audit import Finding
+from ctx_pipeline.building.checks import (
+    SCHEMA_IS_STABLE,
+    TOOL_TEXTS_ARE_STABLE,
+    TOOLS_ARE_SOUND,
+    VOLUME_IS_USUAL,
+    Finding,
+)
 from ctx_pipeline.building.source_record import Record, Stored, read_record
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.tools import ToolDrift, diff, lint
@@ -73,7 +79,7 @@ def schema_is_stable(store: Store, source: str, before: int) -> Finding:
         "compared": min(len(changes), MAX_COMPARED),
         "drifted": len(lost),
     }
-    return Finding("schema_is_stable", not lost, False, counts, tuple(lost[:NAMED]))
+    return SCHEMA_IS_STABLE.found(not lost, counts, tuple(lost[:NAMED]))
 
 
 def _changed_definitions(
@@ -206,14 +212,14 @@ def tools_are_sound(tools: Sequence[LintTool]) -> Finding:
     samples = tuple(
         f"{finding.tool}: {finding.code}" for finding in found if finding.severity != "info"
     )
-    return Finding("tools_are_sound", not errors, False, counts, samples[:NAMED])
+    return TOOLS_ARE_SOUND.found(not errors, counts, samples[:NAMED])
 
 
 def tool_texts_are_stable(drift: ToolDrift) -> Finding:
     """No text that models read of a tool changed while what the tool takes did not."""
     reworded = [change.tool.rpartition("/")[2] for change in drift.changed if change.reworded]
     counts = {"changed": len(drift.changed), "reworded": len(reworded)}
-    return Finding("tool_texts_are_stable", not reworded, False, counts, tuple(reworded[:NAMED]))
+    return TOOL_TEXTS_ARE_STABLE.found(not reworded, counts, tuple(reworded[:NAMED]))
 
 
 def volume_is_usual(changed: int, items: int, past: Sequence[int]) -> Finding:
@@ -226,4 +232,4 @@ def volume_is_usual(changed: int, items: int, past: Sequence[int]) -> Finding:
     large = changed >= FEW_ITEMS and changed > SMALL_SHARE * items
     unusual = len(past) >= FEW_READINGS and large and changed > UNUSUAL_FACTOR * max(usual, 1)
     counts = {"changed": changed, "usually": round(usual), "readings": len(past)}
-    return Finding("volume_is_usual", not unusual, False, counts)
+    return VOLUME_IS_USUAL.found(not unusual, counts)

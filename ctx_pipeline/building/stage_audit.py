@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctx_pipeline.building.audit import (
-    Finding,
     Ints,
     Recorded,
     authority_is_within_policy,
@@ -25,6 +24,7 @@ from ctx_pipeline.building.audit import (
     version_keys,
     withdrawn_rows_stay_out,
 )
+from ctx_pipeline.building.checks import STAGE_CHECKS, Finding
 from ctx_pipeline.contracts import ContextItem
 from ctx_pipeline.index.artifact import Generation, Staging
 from ctx_pipeline.security.visibility import (
@@ -38,18 +38,6 @@ if TYPE_CHECKING:
     from ctx_pipeline.workspace import Workspace
 
 
-CHECKS: Mapping[str, tuple[str, ...]] = {
-    "discovered_items": ("one_row_per_version", "rows_match_the_store", "vectors_are_of_one_model"),
-    "filtered_items": (
-        "every_row_has_a_scope",
-        "withdrawn_rows_stay_out",
-        "only_current_versions_are_live",
-        "labels_are_within_scope",
-    ),
-    "ranked_items": ("authority_is_within_policy",),
-    "budgeted_items": ("token_counts_are_exact",),
-}
-"""The checks of each stage that is audited before `assembled_items` publishes."""
 _PARTS = {
     "discovered_items": ("discovered", "vectors"),
     "filtered_items": ("filtered",),
@@ -63,7 +51,7 @@ def audit_stage(workspace: Workspace, generation: Generation, stage: str) -> tup
 
     What failed a check that blocks is no longer taken for written: the next build writes it anew.
     """
-    if stage not in CHECKS:
+    if stage not in STAGE_CHECKS:
         return ()
     staging = Staging(workspace.layout, generation)
     discovered, part = staging.read("discovered"), staging.read(_PARTS[stage][-1])
@@ -72,7 +60,8 @@ def audit_stage(workspace: Workspace, generation: Generation, stage: str) -> tup
         findings = _AUDITS[stage](workspace, staging, discovered, recorded)
     else:
         counts = {"rows": part.num_rows, "expected_rows": discovered.num_rows}
-        findings = tuple(Finding(name, False, True, counts) for name in CHECKS[stage])
+        # Rows are missing, so that no check could have compared them.
+        findings = tuple(Finding(check.name, False, True, counts) for check in STAGE_CHECKS[stage])
     if any(finding.blocking and not finding.passed for finding in findings):
         for name in _PARTS[stage]:
             staging.discard(name)

@@ -334,15 +334,18 @@ def move_pointer(layout: Layout, pointer: Mapping[str, Any]) -> None:
     os.replace(temporary, layout.pointer)
 
 
-def _drop_old(layout: Layout, kept: set[str], keep: int) -> None:
-    """Remove artifacts beyond the newest `keep`, those in `kept` aside, and every staging directory
-    but the newest.
-    """
+def _beyond(layout: Layout, kept: set[str], keep: int) -> list[Path]:
+    """Return artifacts beyond the newest `keep`, those in `kept` aside."""
     others = [
         path for path in layout.artifacts.iterdir() if path.is_dir() and path.name not in kept
     ]
     others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for path in others[max(0, keep - 1) :]:
+    return others[max(0, keep - 1) :]
+
+
+def _drop_old(layout: Layout, kept: set[str], keep: int) -> None:
+    """Remove artifacts beyond the newest `keep`, and every staging directory but the newest."""
+    for path in _beyond(layout, kept, keep):
         shutil.rmtree(path, ignore_errors=True)
     stagings = sorted(
         (layout.derived / "staging").iterdir(),
@@ -353,9 +356,17 @@ def _drop_old(layout: Layout, kept: set[str], keep: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def old_artifacts(layout: Layout, keep: int) -> int:
+    """Return how many artifacts `prune_artifacts` would remove, temporary ones aside."""
+    pointer = read_pointer(layout)
+    if pointer is None or not layout.artifacts.is_dir():
+        return 0
+    beyond = _beyond(layout, {pointer["artifact"]}, keep)
+    return sum(1 for path in beyond if not path.name.startswith("."))
+
+
 def prune_artifacts(layout: Layout, keep: int) -> int:
-    """Remove published artifacts beyond the newest `keep`, never the current one; return how many
-    went.
+    """Remove published artifacts beyond the newest `keep`, never the current one; return how many.
 
     Readers keep the files they have opened. Call it holding the build lock.
     """
@@ -364,7 +375,7 @@ def prune_artifacts(layout: Layout, keep: int) -> int:
         return 0
     before = sum(1 for path in layout.artifacts.iterdir() if not path.name.startswith("."))
     (layout.derived / "staging").mkdir(exist_ok=True)
-    _drop_old(layout, pointer["artifact"], keep)
+    _drop_old(layout, {pointer["artifact"]}, keep)
     return before - sum(1 for path in layout.artifacts.iterdir() if not path.name.startswith("."))
 
 

@@ -34,6 +34,7 @@ LOCK_TIMEOUT_SECONDS: Final = 120.0
 
 T = TypeVar("T")
 
+_DEFERRING = Lock()
 _LANCE_ERRORS = (OSError, RuntimeError, ValueError)
 """All that LanceDB raises, whatever went wrong."""
 
@@ -205,6 +206,9 @@ def models_built_when_used() -> Generator[None]:
     """
     import pydantic
 
+    # One thread at a time: a second one would take the first one's stand-in for pydantic's own, and
+    # fail in the midst of an import, which then fails for every thread.
+    _DEFERRING.acquire()
     settings, check = pydantic.BaseModel.model_config, pydantic.validate_call
     deferred = pydantic.ConfigDict(defer_build=True)
     pydantic.BaseModel.model_config = settings | deferred
@@ -214,6 +218,7 @@ def models_built_when_used() -> Generator[None]:
     finally:
         pydantic.BaseModel.model_config = settings
         pydantic.validate_call = check
+        _DEFERRING.release()
 
 
 def select(table: Table, columns: list[str], where: Expr | None = None) -> pa.Table:

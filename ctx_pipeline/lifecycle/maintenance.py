@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctx_pipeline.errors import Corrupt, Unavailable
-from ctx_pipeline.index.artifact import Layout, prune_artifacts, read_pointer
+from ctx_pipeline.index.artifact import Layout, old_artifacts, prune_artifacts, read_pointer
 from ctx_pipeline.index.store import MAX_FRAGMENTS
 
 if TYPE_CHECKING:
@@ -41,9 +41,25 @@ class Upkeep:
     """
 
 
+def untidy(workspace: Workspace) -> tuple[str, ...]:
+    """Return in words what `tidy` would mend; writes nothing, and needs no lock."""
+    fragments, layout = workspace.store.fragments(), workspace.layout
+    try:
+        artifacts = old_artifacts(layout, workspace.config.artifact.keep)
+        dead = len(leftovers(layout, workspace.clock()))
+    except (Corrupt, Unavailable):
+        # What is published cannot be read, so nobody knows what it needs.
+        artifacts = dead = 0
+    counted = {
+        f"{fragments} fragments of the store": fragments > MAX_FRAGMENTS,
+        f"{artifacts} old artifacts": artifacts > 0,
+        f"{dead} leftovers of dead builds": dead > 0,
+    }
+    return tuple(words for words, is_due in counted.items() if is_due)
+
+
 def tidy(workspace: Workspace) -> Upkeep:
-    """Merge a fragmented store, remove old artifacts and what dead builds left. Call it holding the
-    build lock.
+    """Merge a fragmented store, remove old artifacts and what dead builds left. Call it holding the build lock.
 
     Raises:
         Unavailable: the store has another writer, or the disk is full.
@@ -53,16 +69,15 @@ def tidy(workspace: Workspace) -> Upkeep:
         workspace.store.optimize()
     merged = fragments > MAX_FRAGMENTS
     try:
-        leftovers = remove_leftovers(workspace.layout, workspace.clock())
+        removed = remove_leftovers(workspace.layout, workspace.clock())
         artifacts = prune_artifacts(workspace.layout, workspace.config.artifact.keep)
     except (Corrupt, Unavailable) as unknown:
         return Upkeep(merged, fragments, 0, 0, unknown.stable_code)
-    return Upkeep(merged, fragments, artifacts, leftovers)
+    return Upkeep(merged, fragments, artifacts, removed)
 
 
-def remove_leftovers(layout: Layout, now: datetime) -> int:
-    """Remove what builds left behind that ended before they were done; return how much. Needs the
-    build lock.
+def leftovers(layout: Layout, now: datetime) -> list[Path]:
+    """Return what builds left behind that ended before they were done.
 
     The staging folder of the newest unpublished build stays: the next build goes on from it.
     """
@@ -84,7 +99,12 @@ def remove_leftovers(layout: Layout, now: datetime) -> int:
     )
     dead += stagings[:-1]
     dead += [path for staging in stagings[-1:] for path in staging.glob("*.tmp")]
-    old = [path for path in dead if path.stat().st_mtime < before]
+    return [path for path in dead if path.stat().st_mtime < before]
+
+
+def remove_leftovers(layout: Layout, now: datetime) -> int:
+    """Remove the leftovers of dead builds; return how many. Needs the build lock."""
+    old = leftovers(layout, now)
     for path in old:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ACTOR = "evictions"
 DEFAULT_LIMIT = 1_000
-"""Versions looked at in one sweep, so that a sensor's tick stays within seconds."""
+"""Versions looked at in one sweep, so that what it writes is committed within seconds."""
 RECALLED_SNAPSHOTS = 100
 """Newest snapshots that a recall notice names; it counts them all."""
 
@@ -79,6 +79,18 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """What a sweep would record now."""
+
+    versions: int
+    """Versions to look at, 0 when there is nothing to write."""
+    name: str
+    """Stands for these versions in this state of the project: the same until something changes."""
+    cursor: str
+    """Hand it to the next look, which then costs nothing while nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Finding:
     """A version whose log is behind what the predicate says; `code` None: it is injected (again)."""
 
@@ -107,17 +119,38 @@ class _Log:
     recalls: list[RecallNotice] = field(default_factory=list[RecallNotice])
 
 
+def look_for_evictions(workspace: Workspace, *, cursor: str = "") -> Pending:
+    """Return what `record_evictions` would record; writes nothing.
+
+    Raises:
+        Unavailable: the artifact has the format of another release.
+        Corrupt: the artifact or the ledger is damaged.
+    """
+    position = _position(workspace, cursor)
+    if position is None:
+        return Pending(0, "", "")
+    if position.finished:
+        return Pending(0, "", cursor)
+    found, until = _findings(workspace, _view(workspace), micros(workspace.clock()))
+    # A version whose log was never begun has no life that could end.
+    if not any(workspace.ledger.life(*finding.key) for finding in found):
+        return Pending(0, "", _text(position.state, until, None, finished=True))
+    waiting = [(*finding.key, finding.code.value if finding.code else "") for finding in found]
+    name = short_hash(canonical_json([position.state, waiting]), 32)
+    return Pending(len(found), name, "")
+
+
 def record_evictions(
-    workspace: Workspace, *, cursor: str = "", limit: int = DEFAULT_LIMIT
+    workspace: Workspace, *, cursor: str = "", limit: int = DEFAULT_LIMIT, lock_seconds: float = 0.0
 ) -> Sweep:
-    """Append the lifecycle events, and recall notices, of versions that the published state stopped
-    injecting.
+    """Append the events, and recall notices, of versions that the published state stopped injecting.
 
     Reasons are those of the visibility predicate that hold for every viewer: superseded, expired,
     retired, quarantined, forgotten, and stale. What the policy lets in although it is stale is
     recorded as `stale` alone. What is injected again is `restored`. Repeating a sweep, with or
-    without its cursor, changes nothing, so a cursor that is not one of this function counts as
-    none; two at once record each event once.
+    without its cursor, changes nothing, so a cursor that is not one of this module counts as none;
+    two at once record each event once. While another one runs for longer than `lock_seconds`,
+    nothing is examined.
 
     Raises:
         Unavailable: the artifact has the format of another release.
@@ -125,24 +158,31 @@ def record_evictions(
     """
     from filelock import FileLock, Timeout
 
-    position = _read_cursor(cursor)
-    pointer = read_pointer(workspace.layout)
-    if pointer is None:
+    position = _position(workspace, cursor)
+    if position is None:
         return Sweep(0, (), 0, "", finished=True)
-    pinned_since = pointer["pin"]["since"] if "pin" in pointer else ""
-    state = _state(workspace, pointer["content_hash"] + pinned_since)
-    now = workspace.clock()
-    if position.state != state or micros(now) >= position.until:
-        position = _Position(state)
-    elif position.finished:
+    if position.finished:
         return Sweep(0, (), 0, cursor, finished=True)
     lock = FileLock(workspace.home / ".ctx" / "sweep.lock", fallback_to_soft=False)
     try:
         # Looking for an event and appending it is not one transaction of the ledger.
-        with lock.acquire(timeout=0):
-            return _sweep(workspace, position, now, limit)
+        with lock.acquire(timeout=lock_seconds):
+            return _sweep(workspace, position, workspace.clock(), limit)
     except Timeout:
         return Sweep(0, (), 0, cursor, finished=False)
+
+
+def _position(workspace: Workspace, cursor: str) -> _Position | None:
+    """Return where a sweep stands with a cursor; None where nothing has been published."""
+    pointer = read_pointer(workspace.layout)
+    if pointer is None:
+        return None
+    pinned_since = pointer["pin"]["since"] if "pin" in pointer else ""
+    state = _state(workspace, pointer["content_hash"] + pinned_since)
+    position = _read_cursor(cursor)
+    if position.state != state or micros(workspace.clock()) >= position.until:
+        return _Position(state)
+    return position
 
 
 def _sweep(workspace: Workspace, position: _Position, now: datetime, limit: int) -> Sweep:
@@ -159,8 +199,13 @@ def _sweep(workspace: Workspace, position: _Position, now: datetime, limit: int)
         workspace.ledger.append_events(log.events, recalls=log.recalls)
     finished = len(chosen) == len(waiting)
     last = None if finished else chosen[-1].key
-    text = json.dumps([position.state, until, last, finished], ensure_ascii=False)
+    text = _text(position.state, until, last, finished=finished)
     return Sweep(len(log.events), tuple(log.recalls), len(chosen), text, finished=finished)
+
+
+def _text(state: str, until: int, after: Key | None, *, finished: bool) -> str:
+    """Return a position as a cursor."""
+    return json.dumps([state, until, after, finished], ensure_ascii=False)
 
 
 def _view(workspace: Workspace) -> ServingView:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LOCK_SECONDS = 600.0
 """How long a build waits for another one of the same project."""
 EVICTIONS_PER_BUILD = 10_000
-"""Versions whose leaving one build records; the sensor records the rest."""
+"""Versions whose leaving one build records; the job `record_evictions` records the rest."""
 BUILD_TAG = "ctx/build"
 SOURCES = "sources"
 """First part of the asset keys of sources."""

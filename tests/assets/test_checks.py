@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 
 from ctx_pipeline import ContextProject, build
-from ctx_pipeline.assets.checks import DESCRIPTIONS
+from ctx_pipeline.building import checks as declarations
+from ctx_pipeline.building.checks import STAGE_CHECKS, Check
 from ctx_pipeline.building.generation import current_generation
-from ctx_pipeline.building.stage_audit import CHECKS
 from ctx_pipeline.cli.app import app
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.errors import Corrupt
@@ -239,10 +239,13 @@ def test_a_part_that_fails_its_audit_is_not_published_and_the_next_build_mends_i
 def test_every_check_of_a_sound_build_passes_and_says_what_it_counted(home: Path) -> None:
     found = {
         name: result
-        for asset in ("sources/tools", *(f"stages/{stage}" for stage in CHECKS))
+        for asset in ("sources/tools", *(f"stages/{stage}" for stage in STAGE_CHECKS))
         for name, result in checks(home, asset).items()
     }
-    assert set(found) == {"every_file_loaded", "nothing_vanished", *DESCRIPTIONS}
+    from ctx_pipeline.definitions import make_definitions
+
+    graph = make_definitions(home).resolve_asset_graph()
+    assert set(found) == {key.name for key in graph.asset_check_keys}
     assert [name for name, (passed, _, _) in found.items() if not passed] == []
     assert found["rows_match_the_store"][2] == {"rows": 3, "missing_rows": 0, "extra_rows": 0}
 
@@ -305,3 +308,18 @@ def test_a_reading_that_changes_far_more_than_before_is_a_warning(home: Path) ->
         "WARN",
         {"changed": 30, "usually": 0, "readings": 4},
     )
+
+
+def test_each_check_is_declared_once_and_every_declared_one_is_of_some_asset(home: Path) -> None:
+    from ctx_pipeline.definitions import make_definitions
+
+    declared = [each for each in vars(declarations).values() if isinstance(each, Check)]
+    assert len({each.name for each in declared}) == len(declared)
+    with (home / "ctx.toml").open("a", encoding="utf-8") as config:
+        config.write('[[sources]]\nname = "registry"\nkind = "semantic_registry"\npath = "m"\n')
+    graph = make_definitions(home).resolve_asset_graph()
+    specs = [spec for asset in graph.assets_defs for spec in asset.check_specs]
+    assert len({spec.key for spec in specs}) == len(specs)
+    assert {(spec.name, spec.description, spec.blocking) for spec in specs} == {
+        (each.name, each.description, each.blocking) for each in declared
+    }

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ctx_pipeline.building.audit import LABEL_ROWS, Finding
+from ctx_pipeline.building.audit import LABEL_ROWS
+from ctx_pipeline.building.checks import STAGE_CHECKS, Finding
 from ctx_pipeline.building.generation import current_generation
 from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.building.source_audit import schema_is_stable, volume_is_usual
-from ctx_pipeline.building.stage_audit import CHECKS, audit_stage
+from ctx_pipeline.building.stage_audit import audit_stage
 from ctx_pipeline.contracts import ItemKind
 from ctx_pipeline.index.artifact import Staging
 from ctx_pipeline.security.visibility import ALWAYS, NEVER
@@ -106,7 +107,7 @@ def audit(home: Path) -> dict[str, Finding]:
     with open_workspace(home) as workspace:
         return {
             finding.check: finding
-            for stage in CHECKS
+            for stage in STAGE_CHECKS
             for finding in audit_stage(workspace, current_generation(workspace), stage)
         }
 
@@ -148,7 +149,7 @@ def failed(home: Path) -> set[str]:
 
 def test_a_sound_project_passes_every_check_but_says_what_nobody_sees(home: Path):
     findings = audit(home)
-    assert set(findings) == {name for names in CHECKS.values() for name in names}
+    assert set(findings) == {check.name for checks in STAGE_CHECKS.values() for check in checks}
     assert {name for name, finding in findings.items() if not finding.passed} == {
         "every_row_has_a_scope"
     }

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ctx_pipeline.contracts import ContextItem, ItemKind, Provenance, Scope, Sensitivity, Trust
 from ctx_pipeline.errors import Conflict, Corrupt, InvalidRequest, Unavailable
 from ctx_pipeline.index.embedder import embedding_source
+from ctx_pipeline.index.lance import models_built_when_used
 from ctx_pipeline.index.store import (
     EMBED_BATCH_ROWS,
     POINT_LOOKUP_ROWS,
@@ -456,3 +457,20 @@ def test_importing_and_opening_a_store_loads_no_database():
         "assert not {'lancedb', 'pyarrow', 'numpy'} & set(sys.modules), 'heavy import'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_two_threads_do_not_import_lancedb_with_each_others_settings() -> None:
+    """Sensors open stores in the threads of one code server, and an import that fails stays failed."""
+    seen: list[str] = []
+
+    def enter() -> None:
+        with models_built_when_used():
+            seen.append("second in")
+
+    second = threading.Thread(target=enter)
+    with models_built_when_used():
+        second.start()
+        second.join(timeout=0.5)
+        seen.append("first out")
+    second.join(timeout=10)
+    assert seen == ["first out", "second in"]

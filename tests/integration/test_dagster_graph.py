@@ -160,7 +160,7 @@ def test_writers_of_the_store_and_of_the_pointer_take_a_pool(home: Path) -> None
 def test_jobs_sensors_and_schedules_have_the_status_we_reviewed(home: Path) -> None:
     repository = make_definitions(home).get_repository_def()
     jobs = {job.name for job in repository.get_all_jobs() if not job.name.startswith("__")}
-    assert jobs == {"build_all", "assemble_context_job"}
+    assert jobs == {"build_all", "assemble_context_job", "maintain", "record_evictions"}
     sensors = {sensor.name: sensor.default_status.value for sensor in repository.sensor_defs}
     names = (
         "evictions",
@@ -174,8 +174,27 @@ def test_jobs_sensors_and_schedules_have_the_status_we_reviewed(home: Path) -> N
     schedules = {
         schedule.name: schedule.default_status.value for schedule in repository.schedule_defs
     }
-    assert schedules == {"build_all_daily": "STOPPED"}
+    assert schedules == {
+        "build_all_daily": "STOPPED",
+        "maintain_daily": "RUNNING",
+        "record_evictions_daily": "RUNNING",
+    }
     assert repository.get_sensor_def("superseded_versions").minimum_interval_seconds == 30
+
+
+def test_every_job_says_what_it_does_and_is_tagged_with_its_kind_of_work(home: Path) -> None:
+    repository = make_definitions(home).get_repository_def()
+    jobs = {job.name: job for job in repository.get_all_jobs() if not job.name.startswith("__")}
+    assert {name: job.tags["ctx/kind"] for name, job in jobs.items()} == {
+        "build_all": "build",
+        "assemble_context_job": "assemble",
+        "maintain": "maintenance",
+        "record_evictions": "evictions",
+    }
+    for job in jobs.values():
+        assert len(job.description or "") > 50, job.name
+    for each in (*repository.schedule_defs, *repository.sensor_defs):
+        assert len(each.description or "") > 50, each.name
 
 
 def test_the_code_location_loads_without_a_project(

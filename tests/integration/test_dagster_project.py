@@ -407,7 +407,7 @@ def test_who_launches_a_run_cannot_choose_another_project(home: Path, tmp_path: 
     (other / "ctx.toml").write_text(
         PROJECT.replace('tenant = "acme"', 'tenant = "globex"'), encoding="utf-8"
     )
-    chosen = {"project": {"config": {"home": str(other)}}}
+    chosen = {"ctx_project": {"config": {"home": str(other)}}}
     with open_instance(home) as instance:
         result = _assemble(
             home, instance, {"request": {"task": {"text": "退款要多久"}}}, resources=chosen
@@ -444,7 +444,7 @@ def _tick(home: Path, instance: dg.DagsterInstance | None = None) -> dg.SensorRe
         with open_instance(home) as opened:
             return _tick(home, opened)
     project = ContextProjectResource(home=str(home))
-    with dg.build_sensor_context(instance=instance, resources={"project": project}) as context:
+    with dg.build_sensor_context(instance=instance, resources={"ctx_project": project}) as context:
         result = superseded_versions(context)
     assert isinstance(result, dg.SensorResult)
     return result

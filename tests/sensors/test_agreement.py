@@ -56,7 +56,7 @@ def _unsynced(home: Path, instance: dg.DagsterInstance) -> list[str]:
 
 def _tick(home: Path, instance: dg.DagsterInstance) -> dg.RunRequest | None:
     project = ContextProjectResource(home=str(home))
-    with dg.build_sensor_context(instance=instance, resources={"project": project}) as context:
+    with dg.build_sensor_context(instance=instance, resources={"ctx_project": project}) as context:
         result = superseded_versions(context)
     assert isinstance(result, dg.SensorResult)
     return result.run_requests[0] if result.run_requests else None

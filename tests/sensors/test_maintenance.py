@@ -6,29 +6,63 @@ import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from ctx_pipeline import build
+from ctx_pipeline.definitions import make_definitions
+from ctx_pipeline.errors import Corrupt
 from ctx_pipeline.index.artifact import Layout
 from ctx_pipeline.ledger import SnapshotRecord
 from ctx_pipeline.orchestration.build import BUILD_TAG, open_instance
 from ctx_pipeline.resources import ContextProjectResource, build_lock
 from ctx_pipeline.resources.retention import prune_events
-from ctx_pipeline.sensors.maintenance import maintenance
+from ctx_pipeline.sensors.maintenance import MANY_RUNS, maintenance
 from ctx_pipeline.workspace import Workspace
 from testing.artifacts import build_index, make_item, store_items, write_config
 
 
-def _tick(home: Path, instance: dg.DagsterInstance) -> str:
+def _ask(home: Path, instance: dg.DagsterInstance) -> bool:
+    """Return whether the sensor asks for a run."""
     project = ContextProjectResource(home=str(home))
-    with dg.build_sensor_context(instance=instance, resources={"project": project}) as context:
-        return str(maintenance(context).skip_message)
+    with dg.build_sensor_context(instance=instance, resources={"ctx_project": project}) as context:
+        asked = maintenance(context)
+    assert isinstance(asked, (dg.RunRequest, dg.SkipReason))
+    return isinstance(asked, dg.RunRequest)
+
+
+def _run(home: Path, instance: dg.DagsterInstance) -> dict[str, Any]:
+    """Run the job, and return what its steps say they did."""
+    job = make_definitions(home).resolve_job_def("maintain")
+    result = job.execute_in_process(instance=instance)
+    outputs = [event for event in result.all_node_events if event.is_successful_output]
+    told = {
+        name: value.value
+        for event in outputs
+        for name, value in event.step_output_data.metadata.items()
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def test_a_tidy_project_has_nothing_due(home: Path, instance: dg.DagsterInstance) -> None:
-    assert _tick(home, instance) == "nothing was due"
+    assert not _ask(home, instance)
+    assert _run(home, instance) == {}
+
+
+def test_a_look_changes_nothing_and_its_run_is_asked_for_once_an_hour(
+    home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctx_pipeline.lifecycle.maintenance.MAX_FRAGMENTS", 1)
+    project = ContextProjectResource(home=str(home))
+    with dg.build_sensor_context(instance=instance, resources={"ctx_project": project}) as context:
+        first, second = maintenance(context), maintenance(context)
+    assert isinstance(first, dg.RunRequest)
+    assert isinstance(second, dg.RunRequest)
+    assert first.run_key == second.run_key
+    with Workspace.open(home) as workspace:
+        assert workspace.store.fragments() == 2
 
 
 def test_a_fragmented_store_is_merged_but_not_under_a_build(
@@ -36,11 +70,13 @@ def test_a_fragmented_store_is_merged_but_not_under_a_build(
 ) -> None:
     monkeypatch.setattr("ctx_pipeline.lifecycle.maintenance.MAX_FRAGMENTS", 1)
     with build_lock(home, 0.0):
-        assert "left alone (build_busy)" in _tick(home, instance)
-    assert "2 fragments of the store merged" in _tick(home, instance)
+        assert _run(home, instance) == {"left_alone": "build_busy"}
+    assert _ask(home, instance)
+    assert _run(home, instance) == {"fragments_merged": 2}
     with Workspace.open(home) as workspace:
         assert workspace.store.fragments() == 1
-    assert _tick(home, instance) == "nothing was due"
+    assert not _ask(home, instance)
+    assert _run(home, instance) == {}
 
 
 def test_old_artifacts_and_leftovers_go_and_what_is_served_stays(tmp_path: Path) -> None:
@@ -63,18 +99,23 @@ def test_old_artifacts_and_leftovers_go_and_what_is_served_stays(tmp_path: Path)
     for path in dead:
         os.utime(path, (0, 0))
     with open_instance(tmp_path) as instance:
-        assert (
-            _tick(tmp_path, instance)
-            == "2 old artifacts removed; 3 leftovers of dead builds removed"
-        )
+        assert _ask(tmp_path, instance)
+        assert _run(tmp_path, instance) == {"artifacts_removed": 2, "leftovers_removed": 3}
+        assert not _ask(tmp_path, instance)
     assert [path.name for path in layout.artifacts.iterdir()] == [served[:32]]
     assert young.exists()
     assert not any(path.exists() for path in dead)
 
 
 def test_runs_of_other_peoples_instances_are_left_alone(home: Path) -> None:
+    with (home / "ctx.toml").open("a", encoding="utf-8") as config:
+        config.write("[retention]\nruns = 1\n")
     with dg.DagsterInstance.ephemeral() as foreign:
-        assert "not the project's own" in _tick(home, foreign)
+        for run in [foreign.add_run(dg.DagsterRun("other")) for _ in range(MANY_RUNS + 1)]:
+            foreign.report_run_failed(run, "test")
+        assert not _ask(home, foreign)
+        assert _run(home, foreign) == {}
+        assert foreign.get_runs_count() == MANY_RUNS + 2
 
 
 def test_old_runs_go_but_not_those_that_an_asset_was_built_by(
@@ -89,7 +130,8 @@ def test_old_runs_go_but_not_those_that_an_asset_was_built_by(
     for run in runs:
         instance.report_run_failed(run, "test")
     built = {run.run_id for run in instance.get_runs(dg.RunsFilter(tags={BUILD_TAG: "in_process"}))}
-    assert "2 old runs removed" in _tick(home, instance)
+    assert not _ask(home, instance)
+    assert _run(home, instance) == {"runs_removed": 2}
     left = {run.run_id for run in instance.get_runs()}
     needed = {
         record.run_id
@@ -101,15 +143,25 @@ def test_old_runs_go_but_not_those_that_an_asset_was_built_by(
     assert runs[2].run_id in left
 
 
+def test_many_old_runs_are_worth_a_run(home: Path, instance: dg.DagsterInstance) -> None:
+    with (home / "ctx.toml").open("a", encoding="utf-8") as config:
+        config.write("[retention]\nruns = 1\n")
+    for run in [instance.add_run(dg.DagsterRun("other")) for _ in range(MANY_RUNS + 1)]:
+        instance.report_run_failed(run, "test")
+    assert _ask(home, instance)
+    assert _run(home, instance) == {"runs_removed": MANY_RUNS}
+    assert not _ask(home, instance)
+
+
 def test_snapshots_go_when_a_time_is_set(home: Path, instance: dg.DagsterInstance) -> None:
     old = datetime.now(UTC) - timedelta(days=181)
     for number, at in enumerate((old, datetime.now(UTC))):
         with Workspace.open(home) as workspace:
             workspace.ledger.submit_snapshot(_snapshot(f"snap_{number}", at), durable=True)
-    assert _tick(home, instance) == "nothing was due"
+    assert _run(home, instance) == {}
     with (home / "ctx.toml").open("a", encoding="utf-8") as config:
         config.write('[retention]\nsnapshots = "180d"\n')
-    assert _tick(home, instance) == "1 snapshots past their time deleted"
+    assert _run(home, instance) == {"snapshots_deleted": 1}
     with Workspace.open(home) as workspace:
         assert [kept.snapshot_id for kept in workspace.ledger.snapshots("acme")] == ["snap_1"]
 
@@ -157,6 +209,25 @@ def test_an_unreadable_pointer_keeps_artifacts_and_stops_nothing_else(
         workspace.ledger.submit_snapshot(old, durable=True)
         workspace.layout.derived.mkdir(parents=True, exist_ok=True)
         workspace.layout.pointer.write_text(content, encoding="utf-8")
-    done = _tick(home, instance)
-    assert "2 fragments of the store merged; artifacts were left alone" in done
-    assert "1 snapshots past their time deleted" in done
+    assert _run(home, instance) == {
+        "fragments_merged": 2,
+        "problem": "corrupt",
+        "snapshots_deleted": 1,
+    }
+
+
+def test_a_step_that_cannot_be_helped_fails_at_once_with_the_code_of_its_error(
+    home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(workspace: Workspace) -> object:
+        raise Corrupt("torn")
+
+    monkeypatch.setattr("ctx_pipeline.lifecycle.maintenance.tidy", broken)
+    job = make_definitions(home).resolve_job_def("maintain")
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+    (failure,) = [event for event in result.all_node_events if event.is_step_failure]
+    data = failure.step_failure_data.user_failure_data
+    assert data is not None
+    assert (failure.step_key, data.metadata["code"].value) == ("tidy_store", "corrupt")
+    # One step's trouble does not keep the other from its work.
+    assert [event.step_key for event in result.get_step_success_events()] == ["prune_history"]

@@ -69,7 +69,7 @@ def _notice(home: Path, instance: dg.DagsterInstance, result: dg.ExecuteInProces
         dagster_instance=instance,
         dagster_run=result.dagster_run,
         dagster_event=result.get_run_failure_event(),
-        resources={"project": ContextProjectResource(home=str(home))},
+        resources={"ctx_project": ContextProjectResource(home=str(home))},
     ).for_run_failure()
     run_failed(context)
 
@@ -114,7 +114,7 @@ def test_a_run_that_died_is_told_and_a_webhook_that_does_not_answer_fails_nothin
     event = instance.report_run_failed(run, "the process ended")
     context = dg.build_run_status_sensor_context(
         sensor_name="run_failed", dagster_instance=instance, dagster_run=run, dagster_event=event,
-        resources={"project": ContextProjectResource(home=str(home))},
+        resources={"ctx_project": ContextProjectResource(home=str(home))},
     ).for_run_failure()  # fmt: skip
     run_failed(context)
     (alert,) = newest_alerts(home)
@@ -140,3 +140,16 @@ def test_a_build_that_fails_on_the_command_line_leaves_its_alert_too(
         "disk_full",
     )
     assert abs((datetime.now(UTC) - alert.at).total_seconds()) < 3_600
+
+
+def test_a_failed_run_of_other_assets_in_the_code_location_is_not_told(
+    home: Path, instance: dg.DagsterInstance
+) -> None:
+    @dg.asset
+    def orders() -> None:
+        raise ValueError("not of the context project")
+
+    job = dg.Definitions(assets=[orders]).resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+    _notice(home, instance, result)
+    assert newest_alerts(home) == ()

@@ -20,7 +20,7 @@ from tests.sensors.conftest import write_old
 def _tick(home: Path, instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorResult:
     project = ContextProjectResource(home=str(home))
     with dg.build_sensor_context(
-        instance=instance, cursor=cursor, resources={"project": project}
+        instance=instance, cursor=cursor, resources={"ctx_project": project}
     ) as context:
         result = source_changes(context)
     assert isinstance(result, dg.SensorResult)

@@ -20,7 +20,7 @@ from ctx_pipeline.sensors.superseded import GENERATION_TAG, superseded_versions
 
 def _tick(home: Path, instance: dg.DagsterInstance) -> dg.SensorResult:
     project = ContextProjectResource(home=str(home))
-    with dg.build_sensor_context(instance=instance, resources={"project": project}) as context:
+    with dg.build_sensor_context(instance=instance, resources={"ctx_project": project}) as context:
         result = superseded_versions(context)
     assert isinstance(result, dg.SensorResult)
     return result
