@@ -87,7 +87,9 @@ def real_paragraphs(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def paragraph(rng: np.random.Generator, number: int) -> str:
-    """Return one text of about 90 tokens; every third is Chinese. Of real ones no two are the same."""
+    """Return one text of about 90 tokens; every third is Chinese. Of real ones
+    no two are the same.
+    """
     if _corpora:
         pool = real_paragraphs(_corpora[0])[number % 3 == 0]
         text = pool[int(rng.integers(len(pool)))].split(" ")
@@ -151,7 +153,9 @@ def write_project(home: Path, items: int) -> tuple[int, int]:
 
 
 def edit_project(home: Path, documents: int, memories: int) -> None:
-    """Change one item in a hundred: whole documents, and lines spread over every file of memories."""
+    """Change one item in a hundred: whole documents, and lines spread over
+    every file of memories.
+    """
     for number in range(0, documents, round(1 / EDITED_SHARE)):
         write_document(home, number, 1)
     edited = frozenset(range(0, MEMORIES, round(1 / EDITED_SHARE)))

@@ -137,7 +137,9 @@ class ContextProject:
 
     @cached_property
     def reranker(self) -> Reranker | None:
-        """What looks again at the best candidates; None unless `[engine] reranker` names a model."""
+        """What looks again at the best candidates; None unless
+        `[engine] reranker` names a model.
+        """
         from ctx_pipeline.index.reranker import load_reranker
 
         named = self.workspace.loaded.reranker_model
@@ -316,7 +318,9 @@ class ContextProject:
         at: datetime | None = None,
         as_of: datetime | None = None,
     ) -> tuple[ToolContextItem, ...]:
-        """List what is known of the tools that this identity can see beside their text, by item id."""
+        """List what is known of the tools that this identity can see beside
+        their text, by item id.
+        """
         viewer, clock = self._looking(identity, at, as_of)
         return inspect_tools(self.index.view(), viewer, clock)
 

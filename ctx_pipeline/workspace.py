@@ -263,7 +263,8 @@ def _missing(why: str, home: Path) -> Corrupt:
     return Corrupt(
         f"store and index belong to a ledger that is not here: {why}",
         where=str(state_folder(home)),
-        fix="restore .ctx/state, or the ledger's database, from a backup as a whole. Without a backup move .ctx/state "
+        fix="restore .ctx/state, or the ledger's database, from a backup as a "
+        "whole. Without a backup move .ctx/state "
         "and .ctx/derived away and run `ctx build`: sources are read anew, and what people had "
         "retired, revoked or "
         "quarantined they have to take out again",

@@ -1,4 +1,6 @@
-"""A project with a registry of metrics and a warehouse of two tables, published into with a clock of its own."""
+"""A project with a registry of metrics and a warehouse of two tables, published into with a clock
+of its own.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ LONG_SECONDS = 3_600
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Run the whole suite on every core; what is named stays in this process, which starts at once."""
+    """Run the whole suite on every core; what is named stays in this process,
+    which starts at once.
+    """
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return 0
     # One more than cores: some tests wait for processes of their own, a minute for a daemon.
@@ -31,7 +33,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that have slow tests, so that no core is left alone with one at the end."""
+    """Begin with the files that have slow tests, so that no core is left alone
+    with one at the end.
+    """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
     if PROFILE != "ci":
@@ -41,7 +45,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """Run one Postgres server for the whole session; each test makes a database of its own in it."""
+    """Run one Postgres server for the whole session; each test makes a
+    database of its own in it.
+    """
     with running_server() as server:
         yield server
 

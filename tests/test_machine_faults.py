@@ -280,7 +280,10 @@ def test_a_build_whose_run_history_fills_the_disk_says_so_and_goes_on_later(tmp_
 
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# Refunds\n\n退款需要三个工作日。\n", encoding="utf-8")
-    text = '[project]\nname = "p"\ntenant = "acme"\n[[sources]]\nname = "docs"\nkind = "documents"\npath = "docs"\n'
+    text = (
+        '[project]\nname = "p"\ntenant = "acme"\n[[sources]]\nname = '
+        '"docs"\nkind = "documents"\npath = "docs"\n'
+    )
     (tmp_path / "ctx.toml").write_text(text, encoding="utf-8")
 
     def no_room(connection: sqlite3.Connection, record: object) -> None:

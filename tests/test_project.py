@@ -243,7 +243,8 @@ def test_a_tampered_pack_does_not_have_its_hash(home: Path):
             "UPDATE snapshots SET pack_json = replace(pack_json, '</section>', '</section>')"
         )
         changed = connection.execute(
-            """UPDATE snapshots SET pack_json = replace(pack_json, 'name=\\"evidence\\"', 'name=\\"policy\\"')"""
+            "UPDATE snapshots SET pack_json = "
+            """replace(pack_json, 'name=\\"evidence\\"', 'name=\\"policy\\"')"""
         )
         assert changed.rowcount == 1
     connection.close()
@@ -458,7 +459,9 @@ def test_a_denied_item_answers_like_one_that_does_not_exist(tmp_path: Path):
 
 
 def test_a_snapshot_replays_after_its_source_was_taken_out_of_the_project(home: Path):
-    """Ours: replay works whatever happens to the sources, and new packs no longer show the source."""
+    """Ours: replay works whatever happens to the sources, and new packs no
+    longer show the source.
+    """
     with open_project(home) as project:
         before = project.assemble(ask(), at=NOW, durable=True)
     assert {A, B} <= {item.item_id for item in before.items}

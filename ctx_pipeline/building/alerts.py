@@ -74,7 +74,9 @@ def raise_alert(home: Path, alert: Alert, webhook: SecretStr | None = None) -> b
 
 
 def newest_alerts(home: Path, limit: int = 5) -> tuple[Alert, ...]:
-    """Return the last alerts of a project, newest first; a damaged line, or file, is passed over."""
+    """Return the last alerts of a project, newest first; a damaged line, or
+    file, is passed over.
+    """
     return tuple(reversed(_alerts(_lines(home / ".ctx" / FILE))[-limit:]))
 
 

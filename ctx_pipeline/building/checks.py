@@ -1,4 +1,6 @@
-"""Every check of a build, declared once: its name, what it says, and whether a failure stops a build."""
+"""Every check of a build, declared once: its name, what it says, and whether a failure stops a
+build.
+"""
 
 from __future__ import annotations
 

@@ -293,7 +293,9 @@ KNOWN_ITEMS = 100_000
 def _read_items(
     store: Store, seqs: Sequence[int], known: dict[int, ContextItem]
 ) -> list[ContextItem]:
-    """Return the items under some numbers, and keep them in `known` while these are not too many."""
+    """Return the items under some numbers, and keep them in `known` while
+    these are not too many.
+    """
     if len(known) + len(seqs) > KNOWN_ITEMS:
         known.clear()
     known.update(store.read_seqs([seq for seq in seqs if seq not in known]))

@@ -1,4 +1,6 @@
-"""Compare what a source says now with what is stored: what is new, what is back, and what is gone."""
+"""Compare what a source says now with what is stored: what is new, what is
+back, and what is gone.
+"""
 
 from __future__ import annotations
 
@@ -410,5 +412,8 @@ def _version_reused(item: ContextItem) -> FileError:
         path=where.path or item.provenance.source_id,
         line=where.line_start,
         code=FileCode.VERSION_REUSED,
-        message=f"{item.item_id} changed under version {item.version}; raise the version. The stored definition stays",
+        message=(
+            f"{item.item_id} changed under version {item.version}; raise the "
+            "version. The stored definition stays"
+        ),
     )

@@ -76,7 +76,9 @@ def read_record(source: str, store: Store, ledger: Ledger | None) -> Record:
 
 
 def _stored_versions(store: Store, source: str) -> dict[Key, list[Stored]]:
-    """Return every version the store holds of a source's items, each as last written, oldest first."""
+    """Return every version the store holds of a source's items, each as last
+    written, oldest first.
+    """
     import pyarrow.compute as pc
 
     table = store.scan_keys()

@@ -337,9 +337,9 @@ def items_recalls(
 ) -> None:
     """Show what your calls were shown and should no longer rely on.
 
-    A version that was superseded, expired, retired, quarantined or too old is recalled from the snapshots that had it.
-    Notices are written at the end of every `ctx build`, and by the job `record_evictions` while `ctx dev` or a daemon
-    runs.
+    A version that was superseded, expired, retired, quarantined or too old is recalled from the
+    snapshots that had it. Notices are written at the end of every `ctx build`, and by the job
+    `record_evictions` while `ctx dev` or a daemon runs.
     """
     from ctx_pipeline.cli.tables import recalls_view
 

@@ -74,7 +74,10 @@ HomeFlag = Annotated[
     typer.Option(
         "--home",
         metavar="DIR",
-        help="The project's folder. Default: CTX_HOME, else the nearest folder upwards with a ctx.toml.",
+        help=(
+            "The project's folder. Default: CTX_HOME, else the nearest "
+            "folder upwards with a ctx.toml."
+        ),
         rich_help_panel="Common",
     ),
 ]
@@ -159,7 +162,9 @@ class Run:
         return self.hinting(None)(name, *words)
 
     def hinting(self, home: Path | None) -> Callable[..., str]:
-        """Return what makes command lines for the project at `home`; None is the one of this run."""
+        """Return what makes command lines for the project at `home`; None is
+        the one of this run.
+        """
         where = self.home_flag if home is None else _near(home)
         common = [] if where is None else ["--home", where]
         who = [part for name, value in self.flags.spelled() for part in (f"--{name}", value)]
@@ -420,7 +425,10 @@ def _as_ctx_error(error: Exception) -> CtxError:
     return CtxError(
         f"unexpected {type(error).__name__}",
         where="ctx",
-        fix=f"run it again with {DEBUG_VARIABLE}=1 for the traceback, run `ctx doctor`, and report it",
+        fix=(
+            f"run it again with {DEBUG_VARIABLE}=1 for the traceback, "
+            "run `ctx doctor`, and report it"
+        ),
         code="internal",
     )
 
@@ -452,7 +460,9 @@ def _discard_stdout() -> None:
 
 
 def speak_utf8() -> None:
-    """Read and write UTF-8 whatever the locale says; what cannot be written is escaped, not lost."""
+    """Read and write UTF-8 whatever the locale says; what cannot be written is
+    escaped, not lost.
+    """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -1,4 +1,6 @@
-"""The names that terms are asked for by, and where a text has them: an automaton for each tenant."""
+"""The names that terms are asked for by, and where a text has them: an
+automaton for each tenant.
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,9 @@ def index_pin(layout: Layout) -> IndexPin | None:
 
 
 def pin_today(layout: Layout, store: Store, at: datetime) -> IndexPin | None:
-    """Return what holds the pointer, and how many items in it have been closed to somebody since."""
+    """Return what holds the pointer, and how many items in it have been closed
+    to somebody since.
+    """
     pointer = read_pointer(layout)
     pin = _pin(pointer)
     if pin is None or pointer is None:
@@ -335,13 +337,18 @@ def _check_settings(
         "that artifact was built under other settings or grants, with another embedder, or in "
         "another format",
         where=f"artifact {manifest['content_hash'][:16]}",
-        fix="restore the ctx.toml of its day, or choose an artifact that was built since; rights never rewind",
+        fix=(
+            "restore the ctx.toml of its day, or choose an artifact that "
+            "was built since; rights never rewind"
+        ),
         code="other_settings",
     )
 
 
 def _manifests(layout: Layout) -> list[tuple[Path, dict[str, Any]]]:
-    """Return complete artifact directories and their manifests, the one that was built last first."""
+    """Return complete artifact directories and their manifests, the one that
+    was built last first.
+    """
     if not layout.artifacts.is_dir():
         return []
     found: list[tuple[int, Path, dict[str, Any]]] = []

@@ -59,7 +59,8 @@ def untidy(workspace: Workspace) -> tuple[str, ...]:
 
 
 def tidy(workspace: Workspace) -> Upkeep:
-    """Merge a fragmented store, remove old artifacts and what dead builds left. Call it holding the build lock.
+    """Merge a fragmented store, remove old artifacts and what dead builds left. Call it holding the
+    build lock.
 
     Raises:
         Unavailable: the store has another writer, or the disk is full.

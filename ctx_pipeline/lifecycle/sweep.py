@@ -92,7 +92,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """A version whose log is behind what the predicate says; `code` None: it is injected (again)."""
+    """A version whose log is behind what the predicate says; `code` None: it
+    is injected (again).
+    """
 
     key: Key
     code: Exclusion | None
@@ -143,7 +145,8 @@ def look_for_evictions(workspace: Workspace, *, cursor: str = "") -> Pending:
 def record_evictions(
     workspace: Workspace, *, cursor: str = "", limit: int = DEFAULT_LIMIT, lock_seconds: float = 0.0
 ) -> Sweep:
-    """Append the events, and recall notices, of versions that the published state stopped injecting.
+    """Append the events, and recall notices, of versions that the published state stopped
+    injecting.
 
     Reasons are those of the visibility predicate that hold for every viewer: superseded, expired,
     retired, quarantined, forgotten, and stale. What the policy lets in although it is stale is
@@ -270,7 +273,9 @@ def _rows(view: ServingView, key: Key) -> list[int]:
 def _ages(
     workspace: Workspace, view: ServingView, now: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return when each row was last verified, and its source's fail window; as ranking counts them."""
+    """Return when each row was last verified, and its source's fail window; as
+    ranking counts them.
+    """
     import numpy as np
 
     reader = view.reader

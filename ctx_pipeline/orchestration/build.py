@@ -317,7 +317,10 @@ def _failure(
             f"{len(failed)} checks failed, the first is {failed[0].check_name!r}: "
             f"{failed[0].description or ''}",
             where=failed[0].asset_key.to_user_string(),
-            fix="what was served before is served still; open the run in `ctx dev`, it shows what failed",
+            fix=(
+                "what was served before is served still; open the run in "
+                "`ctx dev`, it shows what failed"
+            ),
             code="check_failed",
         )
     if is_full(folder):

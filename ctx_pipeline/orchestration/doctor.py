@@ -71,7 +71,9 @@ class Diagnosis:
 
 
 def diagnose(home: Path) -> Diagnosis:
-    """Check the machine, then the project at `home`; a check that fails never stops the next one."""
+    """Check the machine, then the project at `home`; a check that fails never
+    stops the next one.
+    """
     checks = [
         _checked("python", _python),
         _checked("folder", lambda: _folder(home)),
@@ -122,7 +124,9 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
 
 
 def _policy_service(loaded: LoadedConfig) -> Check:
-    """Ask about a label that the command line's identity may see; any valid answer is a good one."""
+    """Ask about a label that the command line's identity may see; any valid
+    answer is a good one.
+    """
     from ctx_pipeline.contracts import Identity
     from ctx_pipeline.security.policy_guard import policy_guard
     from ctx_pipeline.security.visibility import EVERYONE, ScopeLabel, Viewer, label_codes
@@ -324,7 +328,10 @@ def _pinned(loaded: LoadedConfig) -> Check | None:
         return None
     pin = pin_today(layout, Store.of_project(loaded.home), datetime.now(UTC))
     assert pin is not None, "only `unpin` lets go of it"
-    message = f"whole, and pinned to {pin.artifact[:16]}… since {pin.since:%Y-%m-%d %H:%M:%SZ}: {pin.reason}"
+    message = (
+        f"whole, and pinned to {pin.artifact[:16]}… since "
+        f"{pin.since:%Y-%m-%d %H:%M:%SZ}: {pin.reason}"
+    )
     if pin.closed:
         message += f"; {pin.closed} items in it have been closed to some since"
         return Check(

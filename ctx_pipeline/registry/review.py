@@ -95,7 +95,9 @@ def choose_registry(config: ProjectConfig, name: str | None) -> SourceConfig:
 def read_record(
     config: ProjectConfig, source: SourceConfig, store: Store, ledger: Ledger | None
 ) -> Record:
-    """Return what the store holds of a registry, of the tables around it, and of everything else."""
+    """Return what the store holds of a registry, of the tables around it, and
+    of everything else.
+    """
     patches = _patches(ledger)
     stored = store.scan()
     schemas = [other.name for other in config.sources if other.kind in SCHEMA_KINDS]

@@ -1,4 +1,6 @@
-"""The tools of a project beside one another: what each is like, and by which name a model knows it."""
+"""The tools of a project beside one another: what each is like, and by which
+name a model knows it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The audit of a build: passes on a sound project, and each check fails for what it is there for."""
+"""The audit of a build: passes on a sound project, and each check fails for
+what it is there for.
+"""
 
 from __future__ import annotations
 

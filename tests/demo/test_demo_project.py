@@ -147,7 +147,9 @@ CLOSED = ("ACM-FIN-48213", "ACM-RST-9057", "318,240,000")
 
 @pytest.mark.parametrize("number", FOREIGN + CLOSED)
 def test_what_ana_may_not_see_stands_nowhere_that_she_may(number: str):
-    """Ours: a leak check greps packs for these numbers, so they must occur in closed files alone."""
+    """Ours: a leak check greps packs for these numbers, so they must occur in
+    closed files alone.
+    """
     holders = [path for path, content in demo_files().items() if number in content.decode()]
     assert holders
     for path in holders:

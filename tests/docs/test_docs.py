@@ -1,4 +1,6 @@
-"""The documentation cannot rot: its snippets run, its pages are current, its links lead somewhere."""
+"""The documentation cannot rot: its snippets run, its pages are current, its
+links lead somewhere.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 @pytest.fixture
 def copied(tutorial: SimpleNamespace, tmp_path: Path) -> Path:
-    """Return a folder with a copy of the tutorial's project, once more under the name of the demo."""
+    """Return a folder with a copy of the tutorial's project, once more under
+    the name of the demo.
+    """
     folder = tmp_path / "copy"
     shutil.copytree(tutorial.folder, folder)
     (folder / "ctx-demo").symlink_to("shop")
@@ -63,7 +67,9 @@ def copied(tutorial: SimpleNamespace, tmp_path: Path) -> Path:
 
 
 def same_output(path: Path, ran: list[transcripts.Step]) -> None:
-    """Compare what commands print now with what was recorded, but for what differs from run to run."""
+    """Compare what commands print now with what was recorded, but for what
+    differs from run to run.
+    """
     if datetime.now(UTC) < CLOCK:
         pytest.skip(
             f"the clock of this machine is before {CLOCK:%Y-%m-%d}, the clock of the recorded calls"

@@ -17,7 +17,9 @@ from testing.artifacts import ANA, NOW, STAGES, open_project, open_workspace, wr
 
 
 def build(home: Path, files: dict[str, str], **kinds: str) -> list[FileError]:
-    """Write files, read the sources (each from the folder of its name), publish; return the errors."""
+    """Write files, read the sources (each from the folder of its name), publish;
+    return the errors.
+    """
     for path, text in files.items():
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(text, encoding="utf-8")
@@ -85,7 +87,8 @@ def test_metrics_and_terms_of_one_yaml_file_replace_each_other(tmp_path: Path):
 def test_every_chunk_of_a_document_is_replaced_however_it_is_named(tmp_path: Path, reference: str):
     files = {
         "docs/policies/old.md": "# Refunds\n\n" + "Refunds take ten days. " * 200,
-        "docs/policies/new.md": f"---\nsupersedes: {reference}\n---\n# Refunds\n\nRefunds take 7 days.",
+        "docs/policies/new.md": f"---\nsupersedes: {reference}\n---\n# Refunds\n\n"
+        "Refunds take 7 days.",
     }
     assert build(tmp_path, files, docs="documents") == []
     old = [f"document:docs/policies/old.md#{number}" for number in (1, 2, 3)]

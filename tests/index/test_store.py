@@ -195,10 +195,12 @@ store, name = Store(Path(sys.argv[1])), sys.argv[2]
 for number in range(5):
     with store.writer():
         item = ContextItem(
-            item_id=f"document:{name}/{number}", version="1", kind="document", title="t", content="c", authority=60,
-            trust="user", scope=Scope(tenant="acme"), provenance=Provenance(source_type="documents", source_id=name),
+            item_id=f"document:{name}/{number}", version="1", kind="document", title="t",
+            content="c", authority=60, trust="user", scope=Scope(tenant="acme"),
+            provenance=Provenance(source_type="documents", source_id=name),
         )
-        store.append([StoredItem.from_item(item, store.max_seq() + 1, datetime(2026, 1, 1, tzinfo=UTC))])
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        store.append([StoredItem.from_item(item, store.max_seq() + 1, at)])
 """
 
 
@@ -460,7 +462,9 @@ def test_importing_and_opening_a_store_loads_no_database():
 
 
 def test_two_threads_do_not_import_lancedb_with_each_others_settings() -> None:
-    """Sensors open stores in the threads of one code server, and an import that fails stays failed."""
+    """Sensors open stores in the threads of one code server, and an import that
+    fails stays failed.
+    """
     seen: list[str] = []
 
     def enter() -> None:

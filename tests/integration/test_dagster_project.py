@@ -57,7 +57,10 @@ groups = ["*"]
 
 
 def _document(version: int, days: int) -> str:
-    return f"---\ntitle: Refunds\nversion: {version}\n---\n# Refunds\nRefunds take {days} days. 退款需要{days}天。\n"
+    return (
+        f"---\ntitle: Refunds\nversion: {version}\n---\n# Refunds\nRefunds "
+        f"take {days} days. 退款需要{days}天。\n"
+    )
 
 
 @pytest.fixture(scope="module")

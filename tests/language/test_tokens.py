@@ -195,7 +195,7 @@ def test_threads_that_count_first_at_once_agree():
     assert tokens._load.cache_info().misses == 1
 
 
-def test_importing_the_counter_loads_no_tokenizer_and_counting_loads_no_binary_of_the_vocabulary_package():
+def test_importing_the_counter_loads_no_tokenizer_and_counting_no_binary_of_the_vocabulary():
     code = (
         "import sys, ctx_pipeline.language.tokens as t; assert 'tiktoken' not in sys.modules; "
         "t.count_tokens('x'); assert 'bpe_openai' not in sys.modules"

@@ -1,4 +1,6 @@
-"""A context project in somebody's own code location, mounted by YAML and loaded by Dagster's own loader."""
+"""A context project in somebody's own code location, mounted by YAML and loaded by Dagster's own
+loader.
+"""
 
 from __future__ import annotations
 

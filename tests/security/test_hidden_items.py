@@ -103,7 +103,8 @@ def an_item(draw: st.DrawFn, name: str, **scope: Any) -> ContextItem:
                 "input_schema": {"type": "object", "properties": {}},
             }
             return make_item(
-                name, json.dumps(content), kind=ItemKind.TOOL, title=tool, source=draw(st.sampled_from(("a", "b"))),
+                name, json.dumps(content), kind=ItemKind.TOOL, title=tool,
+                source=draw(st.sampled_from(("a", "b"))),
                 **scope,
             )  # fmt: skip
         case "table":

@@ -1,4 +1,6 @@
-"""Who may see what, and when: each rule alone, the order of the rules, and events that act at once."""
+"""Who may see what, and when: each rule alone, the order of the rules, and
+events that act at once.
+"""
 
 from __future__ import annotations
 
@@ -370,7 +372,9 @@ def random_events() -> st.SearchStrategy[Any]:
 def folded_codes(
     items: Sequence[ContextItem], first: Sequence[Any], later: Sequence[Any]
 ) -> list[list[int]]:
-    """The codes of the versions when `first` is absorbed by a build and `later` is applied to it."""
+    """The codes of the versions when `first` is absorbed by a build and
+    `later` is applied to it.
+    """
     from ctx_pipeline.index.facts import facts_table
     from ctx_pipeline.index.labels import state_columns
     from ctx_pipeline.index.overlay import apply_patch, fold, supersede_chain

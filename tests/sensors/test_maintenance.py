@@ -169,7 +169,8 @@ def test_snapshots_go_when_a_time_is_set(home: Path, instance: dg.DagsterInstanc
 def _snapshot(name: str, at: datetime) -> SnapshotRecord:
     empty = json.dumps({})
     return SnapshotRecord(
-        snapshot_id=name, tenant="acme", principal="ana", created_at=at, run_id="r", turn_id="t", hash=name,
+        snapshot_id=name, tenant="acme", principal="ana", created_at=at, run_id="r", turn_id="t",
+        hash=name,
         snapshot_json=empty, pack_json=None, trace_json="[]", request_json=empty, status="ok",
     )  # fmt: skip
 

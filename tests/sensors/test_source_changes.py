@@ -113,7 +113,8 @@ def test_a_source_that_was_never_read_is_left_to_the_automation(
     write_old(home / "rules.md", "# Rules\n")
     with (home / "ctx.toml").open("a", encoding="utf-8") as config:
         config.write(
-            '[[sources]]\nname = "rules"\nkind = "instructions"\npath = "rules.md"\ngroups = ["*"]\n'
+            '[[sources]]\nname = "rules"\nkind = "instructions"\npath '
+            '= "rules.md"\ngroups = ["*"]\n'
         )
     result = _tick(home, instance)
     assert not result.run_requests

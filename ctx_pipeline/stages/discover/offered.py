@@ -33,7 +33,10 @@ def offered_tools(request: ContextRequest, tokens_of: CountTokens) -> list[Candi
             raise InvalidRequest(
                 "a tool of the request is no tool definition",
                 where=f"tools[{number}]",
-                fix="give name, description and input_schema (or parameters), as MCP or OpenAI functions do",
+                fix=(
+                    "give name, description and input_schema (or parameters), "
+                    "as MCP or OpenAI functions do"
+                ),
                 code="invalid_tool",
             ) from cause
         name = str(json.loads(content)["name"])

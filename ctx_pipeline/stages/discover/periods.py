@@ -1,5 +1,5 @@
-"""Resolve the time words of a request ("last month", 上个月) to periods: half-open, in UTC, from the
-request's clock.
+"""Resolve the time words of a request ("last month", 上个月) to periods: half-open, in UTC, from
+the request's clock.
 
 Weeks begin on Monday, unless the project says otherwise. `last 7 days` are the seven calendar days
 that end with today, `last month` is the calendar month before this one, a month or quarter without
@@ -38,9 +38,13 @@ MAX_PERIODS = 4
 MAX_CHARS = 2_000
 
 _ENGLISH_CUE = re.compile(
-    r"(?:199|20\d)\d|(?<![a-z])(?:last|past|previous|prior|preceding|trailing|rolling|next|coming|this|current|since|ago"
-    r"|to.date|[wmqy]td|fy|fiscal|week|q[1-4]|h[12]|half|quarter|yesterday|today|tomorrow|before last"
-    r"|(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"(?:199|20\d)\d|"
+    r"(?<![a-z])"
+    r"(?:last|past|previous|prior|preceding|trailing|rolling|next|coming|this|current|since|ago"
+    r"|to.date|[wmqy]td|fy|fiscal|week|q[1-4]|h[12]|half|quarter|yesterday|today|tomorrow|"
+    r"before last"
+    r"|(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)(?![a-z]))",
     re.IGNORECASE,
 )
@@ -146,7 +150,9 @@ _FIELDS_OF_TIME = frozenset(words_of(__file__, "fields_of_time"))
 """
 _JOINING = frozenset(["mid", "early", "late", "pre", "post", "non", "year", "end"])
 _LABEL = re.compile(
-    r"(?:\b(?:invoice|order|ticket|issue|case|version|model|build|rfc|iso|no|number|id|ref|sku)\.?|#|[号码版]|版本|编号|型号)"
+    r"(?:\b"
+    r"(?:invoice|order|ticket|issue|case|version|model|build|rfc|iso|no|number|id|ref|sku)\.?|#|"
+    r"[号码版]|版本|编号|型号)"
     r"\s*[:：#]?\s*$",
     re.IGNORECASE,
 )
@@ -324,13 +330,15 @@ _OPEN = re.compile(
 )
 _BY = re.compile(r"\b(?:by|due|deadline)\s+$", re.IGNORECASE)
 _PIECE = re.compile(
-    r"\b(?:start|end|beginning|middle|rest|close|eve|days?|weeks?|weekends?|half|part|month)\s+of\s+(?:the\s+)?$"
+    r"\b(?:start|end|beginning|middle|rest|close|eve|days?|weeks?|weekends?|half|part|"
+    r"month)\s+of\s+(?:the\s+)?$"
     r"|\b(?:early|mid|late)[\s-]+$",
     re.IGNORECASE,
 )
 _OF_AFTER = re.compile(r"\s+of\b", re.IGNORECASE)
 _OF_TIME = re.compile(
-    r"\s+of\s+(?:the\s+)?(?:\w+\s+)?(?:week|month|quarter|year|199\d|20\d\d|q[1-4]|january|february|march|april|may|june|july"
+    r"\s+of\s+(?:the\s+)?(?:\w+\s+)?"
+    r"(?:week|month|quarter|year|199\d|20\d\d|q[1-4]|january|february|march|april|may|june|july"
     r"|august|september|october|november|december)(?!\w)",
     re.IGNORECASE,
 )
@@ -340,7 +348,8 @@ _HAN_SINCE = re.compile(
 _ON_AFTER = re.compile(r"\s+(?:on|onwards?|onward)(?=\W|$)", re.IGNORECASE)
 _FROM_BEFORE = re.compile(r"\bfrom\s+$", re.IGNORECASE)
 _HAN_PIECE = re.compile(
-    r"年?(?:底|初|末)|年中|中旬|上旬|下旬|之前|以前|前(?![\d一二三四五六七八九十几])|之后|以后|后(?!台|端|续)|份之?前"
+    r"年?(?:底|初|末)|年中|中旬|上旬|下旬|之前|以前|前(?![\d一二三四五六七八九十几])|之后|以后|"
+    r"后(?!台|端|续)|份之?前"
 )
 _HAN_OPEN = re.compile(r"(?:截至|截止|截止到|早于|晚于|直到|不晚于|每|每年|每逢)$")
 

@@ -43,7 +43,8 @@ def text_of(body: str, head: str = "") -> str:
 
 def test_a_saved_page_becomes_items_that_are_believed_least(saved):
     page = (
-        '<html><head><title>Refund  policy</title><link rel="canonical" href="https://example.org/refunds">'
+        '<html><head><title>Refund  policy</title><link rel="canonical" '
+        'href="https://example.org/refunds">'
         '<meta property="article:published_time" content="2026-01-02T08:00:00+08:00">'
         '<meta property="article:modified_time" content="2026-02-03"></head>'
         f"<body><main><h1>Refunds</h1><h2>Time</h2><p>{LONG}</p></main></body></html>"
@@ -93,7 +94,8 @@ def test_a_web_archive_is_read(saved):
     archive = (
         "From: <Saved by a browser>\nSnapshot-Content-Location: "
         "https://example.org/a?token=x\nMIME-Version: 1.0\n"
-        'Content-Type: multipart/related; boundary="B"\n\n--B\nContent-Type: text/html; charset=gbk\n'
+        "Content-Type: multipart/related; "
+        'boundary="B"\n\n--B\nContent-Type: text/html; charset=gbk\n'
         "Content-Transfer-Encoding: "
         "quoted-printable\n\n<title>T</title><p>=CD=CB=BF=EE</p>\n\n--B--\n"
     )
@@ -530,9 +532,9 @@ def test_a_text_that_is_too_large_is_an_error_of_the_file(saved, monkeypatch):
 
 
 SOUP = """
-<p> <div> <table> <tr> <td> <ul> <li> <a href=x> </a> </p> </table> <h1> <pre> <b> </b> text 中文 &amp; <!-- --> <style>
-</style> <script> </script> <svg> <math> <select> <option> <template> <title> </title> <br> <main> </main> <article>
-<td/rowspan=3/colspan=2> <caption> <frameset> <body> <html> <head> <blockquote> <code> <dl> <dt> | # `
+<p> <div> <table> <tr> <td> <ul> <li> <a href=x> </a> </p> </table> <h1> <pre> <b> </b> text 中文 &amp;
+<!-- --> <style> </style> <script> </script> <svg> <math> <select> <option> <template> <title> </title> <br> <main> </main>
+<article> <td/rowspan=3/colspan=2> <caption> <frameset> <body> <html> <head> <blockquote> <code> <dl> <dt> | # `
 """
 
 

@@ -282,7 +282,8 @@ def test_the_order_of_sections_is_that_of_authority_with_the_goal_at_the_tail(tm
     }
     pack, _ = assembled(home, **more)
     assert [section.name for section in pack.sections] == [
-        "policy", "instructions", "task", "state", "domain", "evidence", "history", "observations", "goal"
+        "policy", "instructions", "task", "state", "domain", "evidence", "history", "observations",
+        "goal"
     ]  # fmt: skip
     again, _ = assembled(home, "something else about weather")
     assert again.prefix.hash == pack.prefix.hash
