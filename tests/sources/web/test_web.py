@@ -532,9 +532,10 @@ def test_a_text_that_is_too_large_is_an_error_of_the_file(saved, monkeypatch):
 
 
 SOUP = """
-<p> <div> <table> <tr> <td> <ul> <li> <a href=x> </a> </p> </table> <h1> <pre> <b> </b> text 中文 &amp;
-<!-- --> <style> </style> <script> </script> <svg> <math> <select> <option> <template> <title> </title> <br> <main> </main>
-<article> <td/rowspan=3/colspan=2> <caption> <frameset> <body> <html> <head> <blockquote> <code> <dl> <dt> | # `
+<p> <div> <table> <tr> <td> <ul> <li> <a href=x> </a> </p> </table> <h1> <pre> <b> </b> text 中文
+&amp; <!-- --> <style> </style> <script> </script> <svg> <math> <select> <option> <template>
+<title> </title> <br> <main> </main> <article> <td/rowspan=3/colspan=2> <caption> <frameset>
+<body> <html> <head> <blockquote> <code> <dl> <dt> | # `
 """
 
 
