@@ -246,7 +246,6 @@ def _run(
 ) -> None:
     """Build one partition."""
     import dagster as dg
-    from dagster._core.errors import DagsterExecutionInterruptedError
 
     name = f"{key.to_user_string()} {partition}"
     teller.started(name)
@@ -260,7 +259,7 @@ def _run(
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             tags={BUILD_TAG: PARTITIONS},
         )
-    except DagsterExecutionInterruptedError:
+    except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
     except dg.Failure as failed:
         raise (

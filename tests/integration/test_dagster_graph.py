@@ -9,7 +9,6 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from ctx_pipeline.definitions import NO_PROJECT, defs, make_definitions
 from ctx_pipeline.orchestration.instance import INSTANCE_TEMPLATE, write_instance
@@ -249,7 +248,7 @@ def test_an_equal_data_version_of_a_source_rebuilds_nothing(home: Path) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         for _ in range(3):
             for key in definitions.resolve_asset_graph().get_all_asset_keys():
-                tags = {DATA_VERSION_TAG: "same"}
+                tags = {"dagster/data_version": "same"}
                 instance.report_runless_asset_event(
                     dg.AssetMaterialization(asset_key=key, tags=tags)
                 )

@@ -43,7 +43,7 @@ def _read(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _unsynced(home: Path, instance: dg.DagsterInstance) -> list[str]:
-    """What the web interface shows as unsynced."""
+    """What the web interface shows as unsynced; Dagster computes it in private classes alone."""
     graph = make_definitions(home).resolve_asset_graph()
     resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
     keys = [key for key in graph.toposorted_asset_keys if not graph.get(key).is_partitioned]
