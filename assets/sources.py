@@ -27,8 +27,10 @@ from ctx_pipeline.assets.metadata import (
 from ctx_pipeline.building.stage_result import shown_id
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.index.facts import scope_label
+from ctx_pipeline.index.lance import FORMAT_VERSION
 from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.sources.fingerprint import source_fingerprint
+from ctx_pipeline.sources.units import reading_version
 
 if TYPE_CHECKING:
     from ctx_pipeline.building.pipeline import Pipeline
@@ -68,6 +70,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         kinds={source.kind.value, "lancedb"},
         owners=owner_of(source.owner),
         description=_description(source),
+        code_version=f"store-{FORMAT_VERSION}+reading-{reading_version()[:12]}",
         freshness_policy=None if source.freshness is None else freshness_policy(source.freshness),
         automation_condition=stays_fresh(bootstrap=True),
         check_specs=source_check_specs(source, key),

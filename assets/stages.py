@@ -18,8 +18,11 @@ from ctx_pipeline.assets.metadata import (
     stays_fresh,
 )
 from ctx_pipeline.assets.sources import STORE_POOL, source_key
+from ctx_pipeline.claims.words import CLAIMS_VERSION
 from ctx_pipeline.index.artifact import FORMAT_VERSION
+from ctx_pipeline.index.facts import FACTS_VERSION
 from ctx_pipeline.index.history import index_pin
+from ctx_pipeline.index.lexical import TERMS_VERSION
 from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank.serve import RANKING_VERSION
@@ -65,7 +68,7 @@ STAGES = (
         deps=(),
         run=lambda pipeline: pipeline.discovered_items(),
         kinds=("python", "arrow", "lancedb"),
-        code_version=_LAYOUT,
+        code_version=f"{_LAYOUT}+facts-{FACTS_VERSION}",
         pool=STORE_POOL,
         description=(
             "Reads every item version of the configured sources from the item store, embeds the texts that have "
@@ -79,7 +82,7 @@ STAGES = (
         deps=("discovered_items",),
         run=lambda pipeline: pipeline.filtered_items(),
         kinds=("python", "arrow"),
-        code_version=_LAYOUT,
+        code_version=f"{_LAYOUT}+terms-{TERMS_VERSION}",
         description=(
             "Writes who may see each item version and when it is valid, superseded or retired, and the lists of item "
             "versions that each word is in. Filter reads the columns for every candidate of every request; a row "
@@ -91,7 +94,7 @@ STAGES = (
         deps=("discovered_items",),
         run=lambda pipeline: pipeline.ranked_items(),
         kinds=("python", "arrow"),
-        code_version=RANKING_VERSION,
+        code_version=f"{RANKING_VERSION}+claims-{CLAIMS_VERSION}",
         description=(
             "Writes the ranking features that no request changes: authority, confidence, kind, section, time of "
             "the last verification, and when the source loads. Rank reads them and adds what depends on the "

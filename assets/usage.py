@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ctx_pipeline.assets.metadata import owner_of
+from ctx_pipeline.building.exposure import FORMAT_VERSION
 from ctx_pipeline.resources import ContextProjectResource
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _daily_exposure(start: date) -> dg.AssetsDefinition:
             "count only the rest, so history is never counted again. A day is written whole or not at all; "
             "writing it again replaces it."
         ),
-        code_version="days-1",
+        code_version=f"days-{FORMAT_VERSION}",
         partitions_def=dg.DailyPartitionsDefinition(start_date=start.isoformat()),
         automation_condition=_finished_days(),
     )

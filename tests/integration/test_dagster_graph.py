@@ -134,13 +134,13 @@ def _hours(window: Any) -> str:
     return " ".join(f"{limit.to_timedelta().total_seconds() / 3600:g}h" for limit in limits)
 
 
-def test_every_asset_says_what_it_is_for_and_stages_say_which_code_wrote_them(home: Path) -> None:
+def test_every_asset_says_what_it_is_for_and_which_code_wrote_it(home: Path) -> None:
     graph = make_definitions(home).resolve_asset_graph()
     for key in graph.toposorted_asset_keys:
         node = graph.get(key)
         assert len(node.description or "") > 100, key
         assert node.automation_condition is not None, key
-        assert (node.code_version is not None) == (node.group_name != "sources"), key
+        assert node.code_version, key
 
 
 def test_writers_of_the_store_and_of_the_pointer_take_a_pool(home: Path) -> None:
