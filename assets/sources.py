@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,9 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             # Before reading: what changes meanwhile looks different afterwards, and is read once more.
             look = source_fingerprint(source, pipeline.home)
             before, tools = pipeline.store.max_seq(), tools_in_use(source, pipeline)
+            started = time.monotonic()
             report = pipeline.refresh_source(source.name)
+            seconds = round(time.monotonic() - started, 3)
             if retries is not None and _is_unreachable(report):
                 _try_again(retries)
             ctx_session.sources.append(report)
@@ -111,6 +114,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
             metadata={
                 **_metadata(source, report, sample),
                 **drift,
+                "seconds": seconds,
                 **({} if look is None else {LOOK: look.digest}),
             },
         )

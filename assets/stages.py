@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -192,13 +193,15 @@ def _stage_asset(
         ctx_session: dg.ResourceParam[BuildSession],
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
         with ctx_session.step(stage.key.to_user_string()) as pipeline:
+            started = time.monotonic()
             result = stage.run(pipeline)
+            seconds = round(time.monotonic() - started, 3)
             checks = stage_check_results(stage.name, pipeline)
             pin = index_pin(pipeline.layout) if stage.pool == ARTIFACT_POOL else None
         ctx_session.stages[stage.name] = result
         return dg.MaterializeResult(
             data_version=dg.DataVersion(result.data_version),
-            metadata={**_metadata(result), **_pinned(pin)},
+            metadata={**_metadata(result), "seconds": seconds, **_pinned(pin)},
             check_results=checks,
         )
 

@@ -247,6 +247,8 @@ def _run(
     """Build one partition."""
     import dagster as dg
 
+    from ctx_pipeline.assets.jobs import KIND_TAG
+
     name = f"{key.to_user_string()} {partition}"
     teller.started(name)
     job = definitions.resolve_implicit_job_def_def_for_assets([key])
@@ -257,7 +259,7 @@ def _run(
             asset_selection=[key],
             partition_key=partition,
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            tags={BUILD_TAG: PARTITIONS},
+            tags={BUILD_TAG: PARTITIONS, KIND_TAG: "backfill"},
         )
     except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
