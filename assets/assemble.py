@@ -59,9 +59,17 @@ def assemble_context(
     return pack.model_dump(mode="json")
 
 
+EXAMPLE = {"task": {"text": "What changed this week? 本周有什么变化？"}, "token_budget": 4000}
+"""What the launchpad shows first, and what a run without a configuration assembles."""
+
+
 @dg.job(
     name=ASSEMBLE_JOB,
-    description="Assembles one context pack from a request in the run configuration.",
+    description=(
+        "Assembles one context pack from a request in the run configuration. The launchpad begins "
+        "with a request that runs as it is: change its text."
+    ),
+    config=dg.RunConfig(ops={"assemble_context": AssembleConfig(request=EXAMPLE)}),
     executor_def=dg.in_process_executor,
     tags={KIND_TAG: "assemble"},
 )

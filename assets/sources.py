@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,10 @@ from ctx_pipeline.building.refresh import refresh_source
 from ctx_pipeline.building.stage_result import shown_id
 from ctx_pipeline.contracts import FileCode
 from ctx_pipeline.index.facts import scope_label
+from ctx_pipeline.index.lance import FORMAT_VERSION
 from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.sources.fingerprint import source_fingerprint
+from ctx_pipeline.sources.units import reading_version
 
 if TYPE_CHECKING:
     from ctx_pipeline.config.settings import ProjectConfig, SourceConfig
@@ -69,6 +72,7 @@ def _source_asset(source: SourceConfig) -> dg.AssetsDefinition:
         kinds={source.kind.value, "lancedb"},
         owners=owner_of(source.owner),
         description=_description(source),
+        code_version=f"store-{FORMAT_VERSION}+reading-{reading_version()[:12]}",
         freshness_policy=None if source.freshness is None else freshness_policy(source.freshness),
         automation_condition=stays_fresh(bootstrap=True),
         check_specs=source_check_specs(source, key),
@@ -95,7 +99,9 @@ def _read(
         # Before reading: what changes meanwhile looks different afterwards, and is read once more.
         look = source_fingerprint(source, workspace.home)
         before, tools = workspace.store.max_seq(), tools_in_use(source, workspace)
+        started = time.monotonic()
         report = refresh_source(workspace, source.name)
+        seconds = round(time.monotonic() - started, 3)
         if retries is not None and _is_unreachable(report):
             _try_again(retries)
         session.sources.append(report)
@@ -120,6 +126,7 @@ def _read(
         metadata={
             **_metadata(source, report, sample),
             **drift,
+            "seconds": seconds,
             **({} if look is None else {LOOK: look.digest}),
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -18,8 +19,11 @@ from ctx_pipeline.assets.metadata import (
     stays_fresh,
 )
 from ctx_pipeline.assets.sources import STORE_POOL, source_key
+from ctx_pipeline.claims.words import CLAIMS_VERSION
 from ctx_pipeline.index.artifact import FORMAT_VERSION
+from ctx_pipeline.index.facts import FACTS_VERSION
 from ctx_pipeline.index.history import index_pin
+from ctx_pipeline.index.lexical import TERMS_VERSION
 from ctx_pipeline.resources import BuildSession
 from ctx_pipeline.stages.blocks import RENDITION_VERSION
 from ctx_pipeline.stages.rank.serve import RANKING_VERSION
@@ -65,7 +69,7 @@ STAGES = (
         deps=(),
         run=lambda pipeline: pipeline.discovered_items(),
         kinds=("python", "arrow", "lancedb"),
-        code_version=_LAYOUT,
+        code_version=f"{_LAYOUT}+facts-{FACTS_VERSION}",
         pool=STORE_POOL,
         description=(
             "Reads every item version of the configured sources from the item store, embeds the texts that have "
@@ -79,7 +83,7 @@ STAGES = (
         deps=("discovered_items",),
         run=lambda pipeline: pipeline.filtered_items(),
         kinds=("python", "arrow"),
-        code_version=_LAYOUT,
+        code_version=f"{_LAYOUT}+terms-{TERMS_VERSION}",
         description=(
             "Writes who may see each item version and when it is valid, superseded or retired, and the lists of item "
             "versions that each word is in. Filter reads the columns for every candidate of every request; a row "
@@ -91,7 +95,7 @@ STAGES = (
         deps=("discovered_items",),
         run=lambda pipeline: pipeline.ranked_items(),
         kinds=("python", "arrow"),
-        code_version=RANKING_VERSION,
+        code_version=f"{RANKING_VERSION}+claims-{CLAIMS_VERSION}",
         description=(
             "Writes the ranking features that no request changes: authority, confidence, kind, section, time of "
             "the last verification, and when the source loads. Rank reads them and adds what depends on the "
@@ -189,13 +193,15 @@ def _stage_asset(
         ctx_session: dg.ResourceParam[BuildSession],
     ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
         with ctx_session.step(stage.key.to_user_string()):
+            started = time.monotonic()
             result = stage.run(ctx_session.pipeline)
+            seconds = round(time.monotonic() - started, 3)
             checks = stage_check_results(stage.name, ctx_session.pipeline)
             pin = index_pin(ctx_session.workspace.layout) if stage.pool == ARTIFACT_POOL else None
         ctx_session.stages[stage.name] = result
         return dg.MaterializeResult(
             data_version=dg.DataVersion(result.data_version),
-            metadata={**_metadata(result), **_pinned(pin)},
+            metadata={**_metadata(result), "seconds": seconds, **_pinned(pin)},
             check_results=checks,
         )
 

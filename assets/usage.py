@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ctx_pipeline.assets.metadata import owner_of
+from ctx_pipeline.building.exposure import FORMAT_VERSION
 from ctx_pipeline.resources import ContextProjectResource
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def _daily_exposure(start: date) -> dg.AssetsDefinition:
             "count only the rest, so history is never counted again. A day is written whole or not at all; "
             "writing it again replaces it."
         ),
-        code_version="days-1",
+        code_version=f"days-{FORMAT_VERSION}",
         partitions_def=dg.DailyPartitionsDefinition(start_date=start.isoformat()),
         automation_condition=_finished_days(),
     )
@@ -69,6 +71,7 @@ def _daily_exposure(start: date) -> dg.AssetsDefinition:
         from ctx_pipeline.building.exposure import roll_up_day
 
         day = date.fromisoformat(dg.AssetExecutionContext.get().partition_key)
+        started = time.monotonic()
         with ctx_project.workspace() as workspace:
             done = roll_up_day(workspace.layout.derived, workspace.ledger, day)
         return dg.MaterializeResult(
@@ -80,6 +83,7 @@ def _daily_exposure(start: date) -> dg.AssetsDefinition:
                 "left_out": done.left_out,
                 "cited": done.cited,
                 "tokens": done.tokens,
+                "seconds": round(time.monotonic() - started, 3),
             },
         )
 

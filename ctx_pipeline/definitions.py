@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ctx_pipeline.assets.jobs import BUILD_JOB, NO_PROJECT, build_job
+from ctx_pipeline.assets.jobs import BUILD_JOB, KIND_TAG, NO_PROJECT, build_job
 
 if TYPE_CHECKING:
     from ctx_pipeline.resources import BuildSession
@@ -122,6 +122,7 @@ def _automation(keys: Sequence[dg.AssetKey]) -> dg.AutomationConditionSensorDefi
     return dg.AutomationConditionSensorDefinition(
         "freshness_automation",
         target=dg.AssetSelection.assets(*keys),
+        run_tags={KIND_TAG: "freshness"},
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=(
             "Reads a source that was never read or whose freshness window runs "

@@ -72,6 +72,7 @@ def _last_builders(instance: dg.DagsterInstance) -> set[str]:
 
 def _delete_event_file(instance: dg.DagsterInstance, run_id: str) -> None:
     """Dagster empties a run's own SQLite file and leaves it there at its size."""
+    # No public name; without it the empty files of old runs stay.
     from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
     storage = instance.event_log_storage
@@ -86,6 +87,7 @@ def prune_events(instance: dg.DagsterInstance, before: datetime) -> int:
 
     Dagster has no setting and no call for it, so it is done in its tables. What assets were materialised by stays.
     """
+    # No public way; where the tables change, pruning fails in its own run and nothing else does.
     from dagster._core.instance import RUNLESS_RUN_ID
     from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
     from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage

@@ -6,7 +6,10 @@ beside this one.
 """
 
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportIncompatibleMethodOverride=false
-# Dagster's storages are private, and its annotations leave type parameters out.
+# Dagster's storages are private, and its annotations leave type parameters out. There is no public
+# way to keep their databases open. Where a release moves or renames them, every build fails at its
+# start: `tests/orchestration/test_run_records.py` says so, and without the line of `_records` in
+# `ctx_pipeline/orchestration/build.py` builds go on with Dagster's own classes, only slower.
 
 from __future__ import annotations
 

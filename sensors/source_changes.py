@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +32,9 @@ TICK_SECONDS = 30.0
 """Sources that a tick has not looked at by then are looked at first by the next one; Dagster ends a tick at 60 s."""
 MAX_ATTEMPTS = 3
 """Runs that may fail for one look of a source before the sensor leaves it to the freshness window."""
-TAG = "ctx.changed/"
-_TAG_NAME_CHARS = 63
+TAG = "ctx/changed."
+_TAG_NAME = re.compile(r"[A-Za-z0-9_.-]{1,55}")
+"""What may stand after it: Dagster takes 63 such characters after the slash."""
 
 
 @dataclass(slots=True)
@@ -153,7 +155,7 @@ def _is_settled(look: Fingerprint, now: datetime) -> bool:
 
 def _sort_in(tick: _Tick, instance: dg.DagsterInstance, source: str, digest: str) -> None:
     """Ask for a changed source to be read, unless a run is at it or enough runs have failed."""
-    runs = instance.get_runs(dg.RunsFilter(tags={_tag(source): digest}), limit=MAX_ATTEMPTS)
+    runs = instance.get_runs(dg.RunsFilter(tags={tag_of(source): digest}), limit=MAX_ATTEMPTS)
     if any(not run.is_finished for run in runs):
         tick.running.append(source)
     elif len(runs) >= MAX_ATTEMPTS:
@@ -162,10 +164,11 @@ def _sort_in(tick: _Tick, instance: dg.DagsterInstance, source: str, digest: str
         tick.changed.append(_Change(source, digest, len(runs) + 1))
 
 
-def _tag(source: str) -> str:
+def tag_of(source: str) -> str:
+    """Return the tag of runs that read a source because it changed."""
     from ctx_pipeline.text import short_hash
 
-    return TAG + (source if len(source) <= _TAG_NAME_CHARS else short_hash(source, 32))
+    return TAG + (source if _TAG_NAME.fullmatch(source) else short_hash(source, 32))
 
 
 def _request(changes: Sequence[_Change]) -> dg.RunRequest:
@@ -175,7 +178,7 @@ def _request(changes: Sequence[_Change]) -> dg.RunRequest:
     return dg.RunRequest(
         # The same changes at the same attempt are the same run, also when the cursor was lost.
         run_key=short_hash(canonical_json(facts), 32),
-        tags={_tag(change.source): change.digest for change in changes},
+        tags={tag_of(change.source): change.digest for change in changes},
         # What is built from them follows by `superseded_versions`: one source that fails must not fail the stages.
         asset_selection=[source_key(change.source) for change in changes],
     )

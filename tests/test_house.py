@@ -136,6 +136,15 @@ def test_the_list_of_exceptions_names_only_what_still_needs_one():
     assert [name for name in OVERSIZE if sizes.get(name, 0) <= _most(name)] == []
 
 
+def test_only_files_that_say_why_import_what_is_private_in_dagster():
+    private: dict[str, str] = {}
+    for path, tree in _trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dagster._"):
+                private[path] = ast.unparse(node)
+    assert sorted(private) == ["resources/retention.py", "resources/run_records.py"], private
+
+
 def test_public_surface_is_what_we_decided():
     assert ctx_pipeline.__all__ == sorted(ctx_pipeline.__all__)
     assert sorted(ctx_pipeline.__all__) == PUBLIC_NAMES

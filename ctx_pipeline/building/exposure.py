@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ctx_pipeline.errors import Corrupt
 from ctx_pipeline.index.artifact import read_table, write_table
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from ctx_pipeline.ledger import Ledger
 
+FORMAT_VERSION: Final = 1
+"""Changes with what a day's file holds."""
 FOLDER = "exposure"
 TOTALS_FILE = "exposure.arrow"
 _MARK = b"ctx.mark"

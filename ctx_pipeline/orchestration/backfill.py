@@ -253,7 +253,8 @@ def _run(
 ) -> None:
     """Build one partition."""
     import dagster as dg
-    from dagster._core.errors import DagsterExecutionInterruptedError
+
+    from ctx_pipeline.assets.jobs import KIND_TAG
 
     name = f"{key.to_user_string()} {partition}"
     teller.started(name)
@@ -265,9 +266,9 @@ def _run(
             asset_selection=[key],
             partition_key=partition,
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            tags={BUILD_TAG: PARTITIONS},
+            tags={BUILD_TAG: PARTITIONS, KIND_TAG: "backfill"},
         )
-    except DagsterExecutionInterruptedError:
+    except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
     except dg.Failure as failed:
         raise (

@@ -47,6 +47,7 @@ as one step.
 _IN_PROCESS_OVERRIDES: dict[str, object] = {
     # Capturing would send this process's own output through files and four helper processes.
     "compute_logs": {
+        # Dagster documents the class under this path and has no other; a move breaks every build.
         "module": "dagster._core.storage.noop_compute_log_manager",
         "class": "NoOpComputeLogManager",
     },

@@ -167,6 +167,7 @@ def _start_all(group: _Group, scratch: Path, host: str, port: int, log_level: st
         "web server",
         ["dagster_webserver", "-h", host, "-p", str(port), "-w", str(workspace), *level],
     )
+    # What `dagster-daemon` runs; where that script lies, nobody knows. A move breaks `ctx dev`.
     group.start("daemon", ["dagster._daemon", "run", "-w", str(workspace), *level])
 
 

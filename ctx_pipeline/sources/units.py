@@ -69,7 +69,7 @@ class UnitFile:
     """
 
     def __init__(self, derived: Path, source: SourceConfig, *, tenant: str | None) -> None:
-        settings = f"{source.model_dump_json()}\n{tenant}\n{_code_digest()}"
+        settings = f"{source.model_dump_json()}\n{tenant}\n{reading_version()}"
         self._folder = derived / "sources" / source.name
         self._prefix = hashlib.sha256(settings.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -127,9 +127,10 @@ class UnitFile:
 
 
 @cache
-def _code_digest() -> str:
-    """Return a hash of what turns files into items: a release that reads a file otherwise reads
-    every file again.
+def reading_version() -> str:
+    """Return a hash of what turns files into items: the adapters and the libraries they read with.
+
+    A release that reads a file otherwise reads every file again, and the graph says that it should.
     """
     package = Path(__file__).parent.parent
     files = [

@@ -74,6 +74,12 @@ def test_a_killed_backfill_goes_on_with_what_is_missing(home: Path) -> None:
     with open_instance(home) as instance:
         dead = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
         assert [run.tags["dagster/partition"] for run in dead] == ["2026-11-03"]
+        assert {run.tags["ctx/kind"] for run in instance.get_runs()} == {"backfill"}
+        event = instance.get_latest_materialization_event(dg.AssetKey(["usage", "daily_exposure"]))
+        assert event is not None
+        assert event.asset_materialization is not None
+        numbers = {"dagster/partition_row_count", "shown", "left_out", "cited", "tokens", "seconds"}
+        assert numbers <= set(event.asset_materialization.metadata)
     again = build_partitions(home, "2026-11-05..2026-11-06", progress=False, again=True)
     assert (again.assets[0].built, _runs(home)) == (tuple(DAYS[4:]), [*DAYS, *DAYS[4:]])
 

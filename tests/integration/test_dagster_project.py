@@ -129,6 +129,7 @@ def test_materialisations_show_counts_versions_and_errors_and_no_content(home: P
             "memory:notes/m1@" + _version(home, "m1"),
         ]
         assembled = _metadata(instance, "stages/assembled_items")
+        assert all(numbers["seconds"] > 0 for numbers in (notes, assembled))
         assert (assembled["dagster/row_count"], assembled["live"]) == (3, 3)
         budgeted = _metadata(instance, "stages/budgeted_items")
         assert [column.name for column in budgeted["dagster/column_schema"].columns][:2] == [
@@ -351,6 +352,14 @@ def test_the_assembly_op_is_the_engine_of_every_other_surface(home: Path) -> Non
     assert "| section | planned tokens | used tokens |" in str(metadata["budget"])
     kept = [path for path in (home / ".ctx" / "dagster").rglob("*") if path.is_file()]
     assert not [path for path in kept if "退款需要".encode() in path.read_bytes()]
+
+
+def test_the_configuration_that_the_launchpad_begins_with_runs_as_it_is(home: Path) -> None:
+    job = make_definitions(home).resolve_job_def("assemble_context_job")
+    with open_instance(home) as instance:
+        assert job.execute_in_process(instance=instance).success
+    assert job.run_config is not None
+    assert job.run_config["ops"]["assemble_context"]["config"]["request"]["task"]["text"]
 
 
 def test_a_bad_request_fails_the_run_and_says_where(home: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import dagster as dg
@@ -12,7 +13,7 @@ from ctx_pipeline import build
 from ctx_pipeline.assets import sources as assets
 from ctx_pipeline.definitions import make_definitions
 from ctx_pipeline.resources import ContextProjectResource
-from ctx_pipeline.sensors.source_changes import MAX_ATTEMPTS, source_changes
+from ctx_pipeline.sensors.source_changes import MAX_ATTEMPTS, source_changes, tag_of
 from ctx_pipeline.workspace import Workspace
 from tests.sensors.conftest import write_old
 
@@ -119,3 +120,16 @@ def test_a_source_that_was_never_read_is_left_to_the_automation(
     result = _tick(home, instance)
     assert not result.run_requests
     assert "1 cannot be looked at" in str(result.skip_reason)
+
+
+@pytest.mark.parametrize("source", ["handbook", "手册", "h" * 60])
+def test_a_run_is_tagged_in_the_style_of_all_runs_whatever_its_source_is_called(
+    source: str,
+) -> None:
+    assert re.fullmatch(r"ctx/[A-Za-z0-9_.-]{1,63}", tag_of(source))
+
+
+def test_every_run_of_the_project_says_its_kind_of_work(home: Path) -> None:
+    automation = make_definitions(home).get_repository_def().get_sensor_def("freshness_automation")
+    assert isinstance(automation, dg.AutomationConditionSensorDefinition)
+    assert automation.run_tags == {"ctx/kind": "freshness"}
